@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Planners: pure index arithmetic. A planner takes what is known at registration and emits one rank's program per channel. It
+ * never sees an address, a flag value or a peer's state. One file an algorithm; adding one touches no other layer.
+ */
+#ifndef OCCL_SRC_PLAN_PLAN_H
+#define OCCL_SRC_PLAN_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../kernels/occl_dev_plan.h"
+#include "../../kernels/occl_dev_types.h"
+#include "../util/status.h"
+
+/* X(id, number, name) */
+#define OCCL_COLL_TABLE(X)                     \
+    X(BARRIER, 0, "barrier")                   \
+    X(BCAST, 1, "bcast")                       \
+    X(REDUCE, 2, "reduce")                     \
+    X(ALLREDUCE, 3, "allreduce")               \
+    X(GATHER, 4, "gather")                     \
+    X(SCATTER, 5, "scatter")                   \
+    X(ALLGATHER, 6, "allgather")               \
+    X(REDUCE_SCATTER_BLOCK, 7, "reduce_scatter_block") \
+    X(ALLTOALL, 8, "alltoall")                 \
+    X(SENDRECV, 9, "sendrecv") /* one message from rank 0 to rank 1 of a pair */
+
+typedef enum occl_collkind {
+#define X(id, number, name) OCCL_COLL_##id = number,
+    OCCL_COLL_TABLE(X)
+#undef X
+    OCCL_COLL_COUNT
+} occl_collkind_t;
+
+const char *occl_coll_name(uint32_t kind);
+
+/* How data move. SLOTS plans run over link slots of any size; EXPOSED plans over peers' user buffers. */
+typedef enum occl_movement { OCCL_MOVE_SLOTS, OCCL_MOVE_EXPOSED } occl_movement_t;
+
+/*
+ * What a plan depends on. `count` is MPI's: elements per rank and per block (for reduce_scatter_block, gather, scatter,
+ * allgather and alltoall the size of one block; for bcast, reduce and allreduce the whole vector).
+ *
+ * Buffers of the spaces: SEND holds count elements (alltoall, scatter root, reduce_scatter_block: nranks * count);
+ * RECV holds count (allgather, gather root, alltoall: nranks * count). bcast uses RECV on every rank, the root's too.
+ * in_place (MPI_IN_PLACE):
+ *   allreduce, reduce root   SEND == RECV; nothing to change
+ *   reduce_scatter_block     SEND == RECV (nranks * count); the result goes to RECV[0 .. count)
+ *   allgather, gather root   SEND is unused; my block already stands at RECV[rank * count]; XSEND of me is unused: peers must be
+ *                            pointed at XRECV(rank) + rank * count instead. Whether ONE rank is in place is not known to the others,
+ *                            so the host sets XSEND(rank) to that address: plans always read XSEND(p).off 0
+ *   scatter root             RECV is unused on the root (no own copy)
+ *   alltoall                 SEND is unused; blocks are exchanged within RECV through scratch or slots (EXPOSED is refused:
+ *                            the selection falls back to SLOTS, whose messages are all read before they are overwritten)
+ */
+typedef struct occl_plan_args {
+    occl_collkind_t kind;
+    occl_movement_t move;
+    uint32_t rank, nranks;
+    uint32_t root;
+    uint64_t count;
+    uint32_t type, op;
+    uint32_t elem_bytes;
+    uint32_t in_place;
+    uint32_t nchannels;
+} occl_plan_args_t;
+
+typedef struct occl_planner {
+    const char *name;         /* "oneshot", "twoshot", "ring", "tree", "pairwise", "direct", "dissemination" */
+    occl_collkind_t kind;
+    uint32_t moves;           /* bit set of 1 << occl_movement_t */
+    uint32_t partials;        /* 1: intermediate results are stored in the element type at several ranks, so that 8- and 16-bit
+                                 floats would be rounded on the way: refused for them */
+    /*
+     * Writes *plan_p only on success. OCCL_ERR_UNSUPPORTED: this planner cannot do these arguments.
+     * The plan is one allocation: free with occl_plan_free.
+     */
+    occl_status_t (*build)(const occl_plan_args_t *args, occl_plan_t **plan_p);
+} occl_planner_t;
+
+extern const occl_planner_t *const occl_planners[]; /* NULL-terminated */
+const occl_planner_t *occl_planner_find(occl_collkind_t kind, const char *name);
+
+/*
+ * Largest number of elements that one message of a SLOTS plan carries is the run's chunk, set by whoever submits the run:
+ * slot capacity / elem_bytes. EXPOSED plans: OCCL_CHUNK / elem_bytes.
+ */
+void occl_plan_free(occl_plan_t *plan);
+
+/* Part b of `parts` of n elements, as equal as can be: [*lo_p, *hi_p). The first n % parts ones have one element more. */
+void occl_plan_split(uint64_t n, uint32_t parts, uint32_t b, uint64_t *lo_p, uint64_t *hi_p);
+
+/* Builder that planners use: append steps to a channel's open section. */
+typedef struct occl_plan_builder occl_plan_builder_t;
+occl_plan_builder_t *occl_plan_begin(const occl_plan_args_t *args, uint32_t flags, const char *algo);
+void occl_plan_section(occl_plan_builder_t *b, uint32_t channel, uint64_t range); /* opens the next section */
+occl_step_t *occl_plan_step(occl_plan_builder_t *b, uint32_t channel);            /* zeroed; NULL when out of memory */
+void occl_plan_scratch(occl_plan_builder_t *b, uint32_t chunks);
+occl_status_t occl_plan_end(occl_plan_builder_t *b, occl_plan_t **plan_p);        /* consumes b; computes peers */
+
+#endif
