@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The core as its user sees it: mpi-ext/ over MPI, test/emu over threads, later the simulator. No MPI type appears here.
+ *
+ * Objects
+ *   ctx    one per process (in the emulation: per rank-thread): arena, device, helper thread, peer table
+ *   comm   one per attached communicator
+ *   coll   one registered collective: communicator, tag, arguments. Local; registration never closes
+ *   run    one start. Reference counted: one reference for the engine until the run is over, one for whoever started it
+ *
+ * Threads. Every function may be called from any thread at any time, except that create/destroy calls must not race with the use
+ * of the object they end. Nothing here calls user code while it holds a lock, except the completion callback's promise below.
+ *
+ * Errors. A function that fails returns a status and, through occl_ctx_error(), a text for the calling thread; the
+ * outcome of a run (occl_run_status, occl_run_error) is another thing than the outcome of the call that waited for it.
+ */
+#ifndef OCCL_SRC_CORE_CORE_H
+#define OCCL_SRC_CORE_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../plan/plan.h"
+#include "../util/env.h"
+#include "../util/status.h"
+
+typedef struct occl_ctx occl_ctx_t;
+typedef struct occl_comm occl_comm_t;
+typedef struct occl_coll occl_coll_t;
+typedef struct occl_run occl_run_t;
+
+/* --- process ------------------------------------------------------------------------------------------------------ */
+
+typedef enum occl_device_kind {
+    OCCL_DEVICE_HOST,   /* production: the caller does the work */
+    OCCL_DEVICE_EMU     /* channels as threads with lanes, slots and chaos; only in builds with OCCL_EMU */
+} occl_device_kind_t;
+
+/* Reads the environment. `threads_are_ranks`: several contexts live in this process (emulation). */
+occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, occl_ctx_t **ctx_p, char *err, size_t errlen);
+/* Ends all runs that are still pending with OCCL_ERR_REVOKED, joins the helper, frees everything. */
+void occl_ctx_destroy(occl_ctx_t *ctx);
+const occl_env_t *occl_ctx_env(const occl_ctx_t *ctx);
+/* Text of the calling thread's last failed call. Never NULL. */
+const char *occl_last_error(void);
+
+/* One bounded, non-blocking pass over everything that is pending: for MPI's progress hooks and poll functions.
+ * Returns the number of things that moved. Safe against re-entry (returns 0). */
+int occl_progress(occl_ctx_t *ctx);
+
+/* --- communicators ------------------------------------------------------------------------------------------------ */
+
+/* Bootstrap over whatever connects the ranks; used inside attach only, which is collective. */
+typedef struct occl_oob {
+    int rank, size;
+    /* Every rank gives `bytes` bytes; all get size * bytes in rank order. 0 or non-zero (failed). */
+    int (*allgather)(void *state, const void *in, void *out, size_t bytes);
+    void *state;
+    /* Name of a rank for messages, e.g. "rank 2 (MPI_COMM_WORLD rank 6, host:pid)"; may be NULL. */
+    void (*rank_name)(void *state, int rank, char *buf, size_t len);
+    const char *name;   /* communicator's name for messages; may be NULL */
+} occl_oob_t;
+
+typedef struct occl_attach_opts {
+    int priority;            /* info mpix_occl_priority: 0 normal, > 0 goes first among ready runs */
+    const char *algo;        /* info mpix_occl_algo: as OCCL_ALGO, or NULL */
+} occl_attach_opts_t;
+
+/* Collective. All ranks return the same status; a failure on one rank is named on all. Attaches do not count here. */
+occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occl_attach_opts_t *opts, occl_comm_t **comm_p);
+/* Local. Runs that are pending go on; the comm's memory goes when they and all members are done. No call on comm after. */
+void occl_comm_detach(occl_comm_t *comm);
+/* True once every member has detached (a private communicator may then be used again). Valid after detach while the
+ * caller holds the reference that attach gave; dropped by occl_comm_release. */
+int occl_comm_all_detached(occl_comm_t *comm);
+void occl_comm_release(occl_comm_t *comm);
+int occl_comm_rank(const occl_comm_t *comm);
+int occl_comm_size(const occl_comm_t *comm);
+
+/* Statistics by name: runs, starts, preemptions, parks, quits, launches, polls, gates_opened, gated_runs, eager_runs, mismatches,
+ * pending, tags, colls, tag_bytes (memory of this rank's tags), tag_bytes_max (largest single tag), arena_bytes, pool_bytes,
+ * helper_threads, helper_passes, cma, ... OCCL_ERR_ARG for an unknown name. comm may be NULL where the number is the process's. */
+occl_status_t occl_get_stat(occl_ctx_t *ctx, occl_comm_t *comm, const char *name, uint64_t *value_p);
+/* The i-th name, or NULL. */
+const char *occl_stat_name(int i);
+/* Text about everything pending (keys, state, ranks arrived and missing). Never blocks longer than a bounded time. */
+void occl_comm_dump(occl_comm_t *comm, void (*put)(void *state, const char *text), void *state);
+
+/* --- collectives -------------------------------------------------------------------------------------------------- */
+
+/*
+ * Arguments already reduced to what the engine knows. Types are basic types: a contiguous derived type is given as its basic type
+ * times the larger count. `count` is per block as plan.h says. For OCCL_COLL_SENDRECV: `peer` is the other rank, `sender` says
+ * which side this is, count is the sender's message or the receiver's capacity.
+ */
+typedef struct occl_coll_args {
+    occl_collkind_t kind;
+    uint32_t type, op;
+    int32_t root;            /* -1 where the operation has none */
+    int32_t peer;            /* SENDRECV only */
+    int32_t sender;          /* SENDRECV only */
+    uint64_t count;
+    const void *send;        /* NULL where not significant */
+    void *recv;              /* NULL where not significant */
+    int in_place;
+    int priority;
+} occl_coll_args_t;
+
+/* Checks what can be checked here and now (op/type pair, root, tag, count overflow, NULL buffers with count > 0, aliasing). */
+occl_status_t occl_coll_create(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p);
+/* The coll may be freed while a run of it is active: that run completes. */
+void occl_coll_free(occl_coll_t *coll);
+/* OCCL_ERR_REQUEST when a run of this coll is active. The run's reference for the caller is given by run_p; with run_p NULL the
+ * caller uses occl_coll_test/wait: the fast path, no allocation. */
+occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p);
+/* Complete the coll's last run: done at once when none is active. *outcome_p is the run's own status. */
+occl_status_t occl_coll_test(occl_coll_t *coll, int *done_p, occl_status_t *outcome_p);
+occl_status_t occl_coll_wait(occl_coll_t *coll, occl_status_t *outcome_p);
+/* Text of the last run's error; valid until the next start. Never NULL. */
+const char *occl_coll_error(occl_coll_t *coll);
+occl_comm_t *occl_coll_comm(occl_coll_t *coll);
+/* Withdraw the active run if its gate is still closed: *cancelled_p says whether. Then it is as if it had never been started: its
+ * place n goes to the next start on the tag. Refused (0) when later runs of the tag are queued or a peer may already have
+ * opened the gate. */
+occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p);
+
+/* create + start + free in one: the nonblocking form. */
+occl_status_t occl_start(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, occl_run_t **run_p);
+/* A start whose arguments were refused after communicator and tag had been found valid: takes its n and tells the peers. */
+void occl_start_failed(occl_comm_t *comm, int32_t tag, occl_status_t why);
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+/* Bounded; makes progress. */
+int occl_run_test(occl_run_t *run);
+/* Returns when the run is over. Does the work itself; spins for OCCL_SPIN, then yields, then sleeps until news. */
+void occl_run_wait(occl_run_t *run);
+/* Wait until `poll(state)` returns non-zero, making progress meanwhile: for waitany/waitsome over mixed requests. */
+void occl_wait_until(occl_ctx_t *ctx, int (*poll)(void *state), void *state);
+int occl_run_is_over(const occl_run_t *run);             /* acquire: outputs are visible when true */
+occl_status_t occl_run_status(const occl_run_t *run);    /* only when over */
+const char *occl_run_error(const occl_run_t *run);       /* only when over; never NULL */
+uint64_t occl_run_bytes(const occl_run_t *run);          /* SENDRECV: bytes received; else 0; only when over */
+occl_comm_t *occl_run_comm(const occl_run_t *run);
+void occl_run_release(occl_run_t *run);                  /* drops the starter's reference; the run goes on */
+/* Called exactly once when the run is over (at once if it is already), on the thread that finds out: a waiter, a progress
+ * hook, or the helper. No lock is held; it may start, test and release runs, but not wait. */
+void occl_run_set_callback(occl_run_t *run, void (*fn)(void *state, occl_run_t *run), void *state);
+
+#endif
