@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+AC_DEFUN([OCCL_SUMMARY], [
+AS_IF([test "x$occl_fortran" = xyes], [occl_say_fc="yes ($FC)"], [occl_say_fc=no])
+AS_IF([test "x$occl_cuda" = xno], [occl_say_cuda="no ($occl_cuda_why)"], [occl_say_cuda="$occl_cuda ($CUDA_DIR)"])
+AS_IF([test "x$occl_mpi_run" = xyes], [occl_say_run="2 ranks seen"], [occl_say_run="not tried: nothing was run here"])
+AS_ECHO(["
+MPIX_Occl $PACKAGE_VERSION, libtool $OCCL_LT_VERSION
+  MPI             $OCCL_MPI
+  C compiler      $CC
+  launcher        $MPIEXEC ($occl_say_run)
+  C flags         $OCCL_OPT_CFLAGS $CFLAGS (library core: $OCCL_KERNEL_CFLAGS)
+  Fortran         $occl_say_fc
+  hwloc           $occl_hwloc
+  UCX             $occl_ucx
+  CUDA            $occl_say_cuda
+  version script  $occl_cv_version_script
+  sanitizers      $enable_sanitizers
+  library name    libmpix_occl$OCCL_SUFFIX (shared: $enable_shared, static: $enable_static)
+  prefix          $prefix"])
+])

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Portable device code. Headers and daemon_host.c: occl_core_files += ...
+# The CUDA translation unit: occl_cuda_files += kernels/daemon.cu

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Tests. A test is a line in TESTS that ends in .t; the program behind it has
+# the same name without .t, and without -nK, the number of ranks:
+#
+#   check_PROGRAMS += test/mpi/bcast            (one program ...)
+#   test_mpi_bcast_SOURCES = test/mpi/bcast.c
+#   test_mpi_bcast_LDADD = $(TAP_MPI_LIBS) $(OCCL_LIB)
+#   test_mpi_bcast_LDFLAGS = $(occl_test_ldflags)
+#   TESTS += test/mpi/bcast-n2.t test/mpi/bcast-n4.t     (... two runs)
+#
+# Short ones that distcheck should run: SMOKE_TESTS += as well. Long ones
+# (fuzz, soak, mutants): LONG_TESTS += instead; `make check-long` runs them.
+# `make check OCCL_CHECK_SET=smoke` or `=emu` (unit, emu and tap only) runs a part.
+
+TEST_EXTENSIONS = .t
+T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/config/tap-driver.sh
+T_LOG_COMPILER = $(SHELL) $(srcdir)/test/tap/run-tap
+EXTRA_DIST += test/tap/run-tap
+
+AM_TESTS_ENVIRONMENT = \
+	MPIEXEC='$(MPIEXEC)'; OCCL_MPI='$(OCCL_MPI)'; OCCL_SUFFIX='@OCCL_SUFFIX@'; \
+	top_srcdir='$(top_srcdir)'; top_builddir='$(top_builddir)'; \
+	CC='$(CC)'; TEST_CXX='$(TEST_CXX)'; NM='$(NM)'; MAKE='$(MAKE)'; \
+	GROFF='$(GROFF)'; MANDOC='$(MANDOC)'; CMAKE='$(CMAKE)'; PKG_CONFIG='$(PKG_CONFIG)'; \
+	NVCC='$(NVCC)'; \
+	export MPIEXEC OCCL_MPI OCCL_SUFFIX top_srcdir top_builddir CC TEST_CXX NM MAKE GROFF \
+	  MANDOC CMAKE PKG_CONFIG NVCC;
+
+# The parts of the tests that can be asked for by OCCL_CHECK_SET (make or environment)
+OCCL_SET_all =
+OCCL_SET_smoke = TESTS='$(SMOKE_TESTS)'
+OCCL_SET_emu = TESTS='$(filter test/tap/tap.t test/unit/% test/emu/%,$(TESTS))'
+OCCL_SET_tree = TESTS='$(filter test/tree/%,$(TESTS))'
+OCCL_SET_mpi = TESTS='$(filter test/tap/% test/mpi/%,$(TESTS))'
+AM_MAKEFLAGS = $(OCCL_SET_$(OCCL_CHECK_SET))
+
+check-long: all
+	$(MAKE) check OCCL_CHECK_SET=all TESTS='$(LONG_TESTS)' OCCL_TEST_TIMEOUT=$${OCCL_TEST_TIMEOUT:-1800}
+.PHONY: check-long
+
+# A test is a link to its program. -no-install: the program itself, not libtool's
+# script around it, so that a link to it works and mpiexec starts one process less.
+occl_test_ldflags = $(AM_LDFLAGS) -no-install
+OCCL_LINK_TEST = $(AM_V_at)rm -f $@ && $(LN_S) $(<F) $@
+%-n1.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+%-n2.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+%-n3.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+%-n4.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+%-n8.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+%.t: %$(EXEEXT)
+	$(OCCL_LINK_TEST)
+
+# Kept, to be run by hand: make would remove them as intermediate files.
+.PRECIOUS: %-n1.t %-n2.t %-n3.t %-n4.t %-n8.t %.t
+
+# `make clean`: the links of whatever run
+clean-local: occl-clean-tests
+occl-clean-tests:
+	-find test -name '*.t' -type l -exec rm -f {} +
+.PHONY: occl-clean-tests
+
+#------------------------------------------------------------------------------
+# tap: the helper, and its own tests
+#------------------------------------------------------------------------------
+check_LTLIBRARIES += test/tap/libtap.la test/tap/libtapmpi.la
+test_tap_libtap_la_SOURCES = test/tap/tap.c test/tap/tap.h
+test_tap_libtapmpi_la_SOURCES = test/tap/tap_mpi.c test/tap/tap_mpi.h
+TAP_CPPFLAGS = -I$(srcdir)/test/tap
+TAP_LIBS = test/tap/libtap.la -lm
+TAP_MPI_LIBS = test/tap/libtapmpi.la test/tap/libtap.la -lm
+AM_CPPFLAGS += $(TAP_CPPFLAGS)
+
+check_PROGRAMS += test/tap/tap
+test_tap_tap_SOURCES = test/tap/tap_test.c
+test_tap_tap_LDADD = $(TAP_LIBS)
+test_tap_tap_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/tap/tap.t
+SMOKE_TESTS += test/tap/tap.t
+
+check_PROGRAMS += test/tap/tapmpi
+test_tap_tapmpi_SOURCES = test/tap/tap_mpi_test.c
+test_tap_tapmpi_LDADD = $(TAP_MPI_LIBS)
+test_tap_tapmpi_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/tap/tapmpi-n2.t
+SMOKE_TESTS += test/tap/tapmpi-n2.t
