@@ -101,6 +101,11 @@ AC_CHECK_FUNCS([memfd_create process_vm_readv])
 
 # OCCL_CHECK_TEST_TOOLS: a missing one skips its test by name, never silently
 AC_DEFUN([OCCL_CHECK_TEST_TOOLS], [
+AC_ARG_ENABLE([smoke-check],
+  [AS_HELP_STRING([--enable-smoke-check], [make check runs the short set only (distcheck asks for it)])],
+  [], [enable_smoke_check=no])
+AS_IF([test "x$enable_smoke_check" = xno], [OCCL_DEFAULT_CHECK_SET=all], [OCCL_DEFAULT_CHECK_SET=smoke])
+AC_SUBST([OCCL_DEFAULT_CHECK_SET])
 AC_CHECK_TOOL([NM], [nm], [])
 AC_CHECK_PROGS([GROFF], [groff], [])
 AC_CHECK_PROGS([MANDOC], [mandoc], [])

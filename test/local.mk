@@ -22,9 +22,10 @@ AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(top_srcdir)'; top_builddir='$(top_builddir)'; \
 	CC='$(CC)'; TEST_CXX='$(TEST_CXX)'; NM='$(NM)'; MAKE='$(MAKE)'; \
 	GROFF='$(GROFF)'; MANDOC='$(MANDOC)'; CMAKE='$(CMAKE)'; PKG_CONFIG='$(PKG_CONFIG)'; \
-	NVCC='$(NVCC)'; \
+	NVCC='$(NVCC)'; CUDA_CPPFLAGS='$(CUDA_CPPFLAGS)'; OCCL_MPI_CFLAGS='$(OCCL_MPI_CFLAGS)'; \
+	OCCL_MPI_PC_CFLAGS='$(OCCL_MPI_PC_CFLAGS)'; SANITIZED='$(OCCL_SANITIZER_FLAGS)'; \
 	export MPIEXEC OCCL_MPI OCCL_SUFFIX top_srcdir top_builddir CC TEST_CXX NM MAKE GROFF \
-	  MANDOC CMAKE PKG_CONFIG NVCC;
+	  MANDOC CMAKE PKG_CONFIG NVCC CUDA_CPPFLAGS OCCL_MPI_CFLAGS OCCL_MPI_PC_CFLAGS SANITIZED;
 
 # The parts of the tests that can be asked for by OCCL_CHECK_SET (make or environment)
 OCCL_SET_all =
@@ -32,7 +33,11 @@ OCCL_SET_smoke = TESTS='$(SMOKE_TESTS)'
 OCCL_SET_emu = TESTS='$(filter test/tap/tap.t test/unit/% test/emu/%,$(TESTS))'
 OCCL_SET_tree = TESTS='$(filter test/tree/%,$(TESTS))'
 OCCL_SET_mpi = TESTS='$(filter test/tap/% test/mpi/%,$(TESTS))'
-AM_MAKEFLAGS = $(OCCL_SET_$(OCCL_CHECK_SET))
+AM_MAKEFLAGS = $(OCCL_SET_$(or $(OCCL_CHECK_SET),$(OCCL_DEFAULT_CHECK_SET)))
+
+# What `make distcheck` configures its copy with: the same MPI, the short tests
+AM_DISTCHECK_CONFIGURE_FLAGS = CC='$(CC)' FC='$(FC)' MPIEXEC='$(MPIEXEC)' --enable-smoke-check \
+	$(OCCL_DISTCHECK_FLAGS)
 
 check-long: all
 	$(MAKE) check OCCL_CHECK_SET=all TESTS='$(LONG_TESTS)' OCCL_TEST_TIMEOUT=$${OCCL_TEST_TIMEOUT:-1800}
@@ -88,3 +93,13 @@ test_tap_tapmpi_LDADD = $(TAP_MPI_LIBS)
 test_tap_tapmpi_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/tap/tapmpi-n2.t
 SMOKE_TESTS += test/tap/tapmpi-n2.t
+EXTRA_DIST += test/tap/tap.sh
+
+#------------------------------------------------------------------------------
+# tree: tests of the tree itself, shell scripts
+#------------------------------------------------------------------------------
+tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/tree/env.t \
+	test/tree/man.t test/tree/nvcc_check.t
+dist_check_SCRIPTS = $(tree_tests)
+TESTS += $(tree_tests)
+SMOKE_TESTS += $(tree_tests)
