@@ -99,7 +99,7 @@ EXTRA_DIST += test/tap/tap.sh
 # tree: tests of the tree itself, shell scripts
 #------------------------------------------------------------------------------
 tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/tree/env.t \
-	test/tree/man.t test/tree/nvcc_check.t
+	test/tree/man.t test/tree/nvcc_check.t test/tree/quickstart.t
 dist_check_SCRIPTS = $(tree_tests)
 TESTS += $(tree_tests)
 SMOKE_TESTS += $(tree_tests)
