@@ -103,3 +103,19 @@ tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/t
 dist_check_SCRIPTS = $(tree_tests)
 TESTS += $(tree_tests)
 SMOKE_TESTS += $(tree_tests)
+
+#------------------------------------------------------------------------------
+# unit
+#------------------------------------------------------------------------------
+# The payload loops, as produced (-O3) and with several lanes a block
+check_PROGRAMS += test/unit/data test/unit/data_emu
+test_unit_data_SOURCES = test/unit/data.c
+test_unit_data_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_KERNEL_CFLAGS)
+test_unit_data_LDADD = $(TAP_LIBS) -lpthread
+test_unit_data_LDFLAGS = $(occl_test_ldflags)
+test_unit_data_emu_SOURCES = test/unit/data.c
+test_unit_data_emu_CPPFLAGS = -DOCCL_EMU=1 $(AM_CPPFLAGS)
+test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
+test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/unit/data.t test/unit/data_emu.t
+SMOKE_TESTS += test/unit/data_emu.t

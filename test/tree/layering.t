@@ -62,9 +62,10 @@ empty "UCX's headers are seen by transport/ucx.c only" "$t/bad"
 find kernels -name '*.cu' | grep -v '^kernels/daemon\.cu$' >"$t/bad"
 empty "there is one .cu file: no device link step" "$t/bad"
 
-# One file speaks memory order in device code: no fences, atomics or volatile elsewhere
+# One file speaks memory order in device code: no fences, atomics or volatile elsewhere. An asm("cvt
+# is arithmetic (CUDA has no header-free name for converting a half).
 grep -n -E '__atomic_|__sync_|__nv_atomic|__threadfence|asm[ (]|\bvolatile\b' kernels/*.[ch] kernels/*.cu 2>/dev/null |
-    grep -v -E '^kernels/occl_dev(_atomic|_fence)?\.h:' | grep -v -E '^[^:]*:[0-9]*: *(/?\*|//)' >"$t/bad"
+    grep -v -E '^kernels/occl_dev(_atomic|_fence)?\.h:' | grep -v 'asm("cvt' | grep -v -E '^[^:]*:[0-9]*: *(/?\*|//)' >"$t/bad"
 empty "memory order in kernels/ is spoken by occl_dev_atomic.h alone" "$t/bad"
 
 grep -n -E '\b(threadIdx|blockIdx|blockDim|gridDim)\b' kernels/*.[ch] 2>/dev/null |

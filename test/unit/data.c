@@ -1,0 +1,778 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The loops that touch payload, against a reference that is written for being read: one element at a time, through the
+ * value and not through the bits. Built twice: as production (one lane) and with OCCL_EMU (several lanes a block).
+ */
+#include "kernels/occl_dev_data.h"
+#include "tap.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(OCCL_EMU) && OCCL_EMU
+#define MAX_LANES 5
+#else
+#define MAX_LANES 1
+#endif
+
+static const char *const type_name[] = {
+#define X(id, number, bytes, name) name,
+    OCCL_TYPE_TABLE(X)
+#undef X
+};
+static const char *const op_name[] = {
+#define X(id, number, name) name,
+    OCCL_OP_TABLE(X)
+#undef X
+};
+
+static uint64_t rng_state = 88172645463325252u;
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state * 2685821657736338717u >> 11;
+}
+
+/*------------------------------------------------------------------------------
+ * lanes
+ *----------------------------------------------------------------------------*/
+#if MAX_LANES > 1
+struct occl_emu_block {
+    pthread_barrier_t barrier;
+    uint32_t vote[MAX_LANES];
+};
+void occl_emu_sync(void *block) { pthread_barrier_wait(&((struct occl_emu_block *)block)->barrier); }
+uint32_t occl_emu_uniform(void *block, uint32_t lane, uint32_t v)
+{
+    struct occl_emu_block *b = block;
+    uint32_t r;
+
+    b->vote[lane] = v;
+    occl_emu_sync(b);
+    r = b->vote[0];
+    occl_emu_sync(b);
+    return r;
+}
+uint32_t occl_emu_all(void *block, uint32_t lane, uint32_t v)
+{
+    struct occl_emu_block *b = block;
+    uint32_t r = 1;
+    pthread_barrier_t *barrier = &b->barrier;
+    static const uint32_t lanes = MAX_LANES;
+
+    b->vote[lane] = v;
+    pthread_barrier_wait(barrier);
+    for (uint32_t i = 0; i < lanes; i++)
+        r &= b->vote[i];
+    pthread_barrier_wait(barrier);
+    return r;
+}
+void occl_emu_chaos(void *block) { (void)block; }
+static occl_lanes_t lane_of(uint32_t rank, uint32_t count, void *block)
+{
+    return (occl_lanes_t){.rank = rank, .count = count, .block = block};
+}
+#else
+static occl_lanes_t lane_of(uint32_t rank, uint32_t count, void *block)
+{
+    (void)rank, (void)count, (void)block;
+    return (occl_lanes_t){.unused = 0};
+}
+#endif
+
+/* No barrier is inside a copy or reduction, so the lanes may as well run one after the other. */
+static void copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes)
+{
+    for (uint32_t i = lanes; i-- > 0;)
+        occl_dev_copy(lane_of(i, lanes, NULL), dst, src, bytes);
+}
+static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, void *dst, const void *const *src,
+                   uint32_t nsrc, uint64_t n)
+{
+    for (uint32_t i = lanes; i-- > 0;)
+        occl_dev_reduce_variant(lane_of(i, lanes, NULL), variant, type, op, dst, src, nsrc, n);
+}
+
+/*------------------------------------------------------------------------------
+ * reference
+ *----------------------------------------------------------------------------*/
+enum klass { INT, FLOAT, COMPLEX, LOGICAL, BYTES, PAIR };
+static enum klass class_of(uint32_t t)
+{
+    switch (t) {
+    case OCCL_T_BYTE: return BYTES;
+    case OCCL_T_BOOL: case OCCL_T_L32: return LOGICAL;
+    case OCCL_T_C32: case OCCL_T_C64: case OCCL_T_CLD: return COMPLEX;
+    case OCCL_T_F32: case OCCL_T_F64: case OCCL_T_FLD: case OCCL_T_F16: case OCCL_T_BF16: return FLOAT;
+    default: return t >= OCCL_T_F32_I32 ? PAIR : INT;
+    }
+}
+
+/* A value in a type wide enough for every member of its class. In a pair, re is the value and im or i[1] the index. */
+typedef struct {
+    long double re, im;
+    __int128 i[2];
+} value;
+
+/* IEEE formats of 16 bits: `m` explicit bits of mantissa, smallest normal exponent `emin`. */
+static long double half_value(unsigned h, int m, int emin)
+{
+    int e = (h & 0x7fff) >> m;
+    long double f = h & ((1u << m) - 1), v;
+
+    if (e == (0x7fff >> m))
+        v = f != 0 ? NAN : INFINITY;
+    else
+        v = e == 0 ? ldexpl(f, emin - m) : ldexpl(f + (1 << m), emin - m + e - 1);
+    return h & 0x8000 ? -v : v;
+}
+static unsigned half_round(long double v, int m, int emin)
+{
+    unsigned sign = signbit(v) ? 0x8000 : 0, top = 0x7fff >> m << m;
+    int e;
+
+    if (isnan(v))
+        return sign | top | 1u << (m - 1);
+    if (isinf(v))
+        return sign | top;
+    frexpl(fabsl(v), &e);
+    e = v == 0 || e - 1 < emin ? emin : e - 1;
+    long double units = rintl(ldexpl(fabsl(v), m - e));  /* to nearest even */
+    unsigned bits = (unsigned)units + ((unsigned)(e - emin) << m);
+    return sign | (bits > top ? top : bits);
+}
+
+static value load(uint32_t t, const void *p)
+{
+    value v = {0, 0, {0, 0}};
+#define GET(T, dst, off) do { T x; memcpy(&x, (const char *)p + (off), sizeof(x)); dst = x; } while (0)
+    switch (t) {
+    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_U8: GET(uint8_t, v.i[0], 0); break;
+    case OCCL_T_I8: GET(int8_t, v.i[0], 0); break;
+    case OCCL_T_I16: GET(int16_t, v.i[0], 0); break;
+    case OCCL_T_U16: GET(uint16_t, v.i[0], 0); break;
+    case OCCL_T_I32: case OCCL_T_L32: GET(int32_t, v.i[0], 0); break;
+    case OCCL_T_U32: GET(uint32_t, v.i[0], 0); break;
+    case OCCL_T_I64: GET(int64_t, v.i[0], 0); break;
+    case OCCL_T_U64: GET(uint64_t, v.i[0], 0); break;
+    case OCCL_T_F32: GET(float, v.re, 0); break;
+    case OCCL_T_F64: GET(double, v.re, 0); break;
+    case OCCL_T_FLD: GET(long double, v.re, 0); break;
+    case OCCL_T_F16: { unsigned h; GET(uint16_t, h, 0); v.re = half_value(h, 10, -14); break; }
+    case OCCL_T_BF16: { unsigned h; GET(uint16_t, h, 0); v.re = half_value(h, 7, -126); break; }
+    case OCCL_T_C32: GET(float, v.re, 0); GET(float, v.im, 4); break;
+    case OCCL_T_C64: GET(double, v.re, 0); GET(double, v.im, 8); break;
+    case OCCL_T_CLD: GET(long double, v.re, 0); GET(long double, v.im, 16); break;
+    case OCCL_T_F32_I32: GET(float, v.re, 0); GET(int32_t, v.im, 4); break;
+    case OCCL_T_F64_I32: GET(double, v.re, 0); GET(int32_t, v.im, 8); break;
+    case OCCL_T_I64_I32: GET(int64_t, v.re, 0); GET(int32_t, v.im, 8); break;
+    case OCCL_T_I16_I32: GET(int16_t, v.re, 0); GET(int32_t, v.im, 4); break;
+    case OCCL_T_I32_I32: GET(int32_t, v.re, 0); GET(int32_t, v.im, 4); break;
+    case OCCL_T_FLD_I32: GET(long double, v.re, 0); GET(int32_t, v.im, 16); break;
+    case OCCL_T_F32_F32: GET(float, v.re, 0); GET(float, v.im, 4); break;
+    case OCCL_T_F64_F64: GET(double, v.re, 0); GET(double, v.im, 8); break;
+    }
+#undef GET
+    return v;
+}
+
+static void store(uint32_t t, void *p, value v)
+{
+#define PUT(T, src, off) do { T x = (T)(src); memcpy((char *)p + (off), &x, sizeof(x)); } while (0)
+    switch (t) {
+    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_U8: case OCCL_T_I8: PUT(uint8_t, v.i[0], 0); break;
+    case OCCL_T_I16: case OCCL_T_U16: PUT(uint16_t, v.i[0], 0); break;
+    case OCCL_T_I32: case OCCL_T_L32: case OCCL_T_U32: PUT(uint32_t, v.i[0], 0); break;
+    case OCCL_T_I64: case OCCL_T_U64: PUT(uint64_t, v.i[0], 0); break;
+    case OCCL_T_F32: PUT(float, v.re, 0); break;
+    case OCCL_T_F64: PUT(double, v.re, 0); break;
+    case OCCL_T_FLD: PUT(long double, v.re, 0); break;
+    case OCCL_T_F16: PUT(uint16_t, half_round(v.re, 10, -14), 0); break;
+    case OCCL_T_BF16: PUT(uint16_t, half_round(v.re, 7, -126), 0); break;
+    case OCCL_T_C32: PUT(float, v.re, 0); PUT(float, v.im, 4); break;
+    case OCCL_T_C64: PUT(double, v.re, 0); PUT(double, v.im, 8); break;
+    case OCCL_T_CLD: PUT(long double, v.re, 0); PUT(long double, v.im, 16); break;
+    case OCCL_T_F32_I32: PUT(float, v.re, 0); PUT(int32_t, v.im, 4); break;
+    case OCCL_T_F64_I32: PUT(double, v.re, 0); PUT(int32_t, v.im, 8); break;
+    case OCCL_T_I64_I32: PUT(int64_t, v.re, 0); PUT(int32_t, v.im, 8); break;
+    case OCCL_T_I16_I32: PUT(int16_t, v.re, 0); PUT(int32_t, v.im, 4); break;
+    case OCCL_T_I32_I32: PUT(int32_t, v.re, 0); PUT(int32_t, v.im, 4); break;
+    case OCCL_T_FLD_I32: PUT(long double, v.re, 0); PUT(int32_t, v.im, 16); break;
+    case OCCL_T_F32_F32: PUT(float, v.re, 0); PUT(float, v.im, 4); break;
+    case OCCL_T_F64_F64: PUT(double, v.re, 0); PUT(double, v.im, 8); break;
+    }
+#undef PUT
+}
+
+/* One rounding to the type that sums are kept in. Through a volatile: no contraction, no excess precision. */
+static long double rounded(uint32_t t, long double x)
+{
+    volatile float f;
+    volatile double d;
+
+    switch (t) {
+    case OCCL_T_F32: case OCCL_T_C32: case OCCL_T_F16: case OCCL_T_BF16: f = (float)x; return f;
+    case OCCL_T_F64: case OCCL_T_C64: d = (double)x; return d;
+    default: return x;
+    }
+}
+/*
+ * The sum and product of two doubles in long double, then rounded, would be rounded twice; so each width does its own.
+ */
+static long double add(uint32_t t, long double x, long double y)
+{
+    volatile double a = (double)x, b = (double)y, d;
+
+    if (t != OCCL_T_F64 && t != OCCL_T_C64)
+        return rounded(t, x + y);
+    d = a + b;
+    return d;
+}
+static long double mul(uint32_t t, long double x, long double y)
+{
+    volatile double a = (double)x, b = (double)y, d;
+
+    if (t != OCCL_T_F64 && t != OCCL_T_C64)
+        return rounded(t, x * y);
+    d = a * b;
+    return d;
+}
+
+static value combine(uint32_t t, uint32_t op, value a, value b)
+{
+    value r = a;
+    int c = class_of(t);
+
+    switch (op) {
+    case OCCL_OP_SUM:
+        r.i[0] = a.i[0] + b.i[0];
+        r.re = add(t, a.re, b.re);
+        r.im = add(t, a.im, b.im);
+        break;
+    case OCCL_OP_PROD:
+        if (c == INT) {
+            r.i[0] = (__int128)((unsigned __int128)a.i[0] * (unsigned __int128)b.i[0]);
+        } else if (c == FLOAT) {
+            r.re = mul(t, a.re, b.re);
+        } else {
+            r.re = add(t, mul(t, a.re, b.re), -mul(t, a.im, b.im));
+            r.im = add(t, mul(t, a.re, b.im), mul(t, a.im, b.re));
+        }
+        break;
+    case OCCL_OP_MIN:
+    case OCCL_OP_MAX: {
+        int max = op == OCCL_OP_MAX;
+        if (c == INT)
+            r.i[0] = (a.i[0] < b.i[0]) != max ? a.i[0] : b.i[0];
+        else if (isnan(a.re) || isnan(b.re))
+            r.re = NAN;
+        else if (a.re == b.re)
+            r.re = !!signbit(a.re) != max ? a.re : b.re;
+        else
+            r.re = (a.re < b.re) != max ? a.re : b.re;
+        break;
+    }
+    case OCCL_OP_LAND: r.i[0] = a.i[0] && b.i[0]; break;
+    case OCCL_OP_LOR: r.i[0] = a.i[0] || b.i[0]; break;
+    case OCCL_OP_LXOR: r.i[0] = !a.i[0] != !b.i[0]; break;
+    case OCCL_OP_BAND: r.i[0] = a.i[0] & b.i[0]; break;
+    case OCCL_OP_BOR: r.i[0] = a.i[0] | b.i[0]; break;
+    case OCCL_OP_BXOR: r.i[0] = a.i[0] ^ b.i[0]; break;
+    case OCCL_OP_MINLOC:
+    case OCCL_OP_MAXLOC:
+        if (isnan(a.re) != isnan(b.re))
+            r = isnan(a.re) ? a : b;
+        else if (isnan(a.re) || a.re == b.re)
+            r = a.im <= b.im ? a : b;
+        else
+            r = (a.re < b.re) == (op == OCCL_OP_MINLOC) ? a : b;
+        break;
+    }
+    /* Integers wrap to their type at once, so that a left fold never leaves 128 bits. */
+    if (c == INT) {
+        char cell[8];
+        store(t, cell, r);
+        r = load(t, cell);
+    }
+    return r;
+}
+
+static int same_float(long double a, long double b)
+{
+    return (isnan(a) && isnan(b)) || (a == b && !signbit(a) == !signbit(b));
+}
+/* Equal bit for bit, but for the payload of NaNs and for padding. */
+static int same(uint32_t t, const void *p, const void *q)
+{
+    value a = load(t, p), b = load(t, q);
+    int c = class_of(t);
+
+    return a.i[0] == b.i[0] && same_float(a.re, b.re) &&
+           (c == PAIR || c == COMPLEX ? same_float(a.im, b.im) : 1);
+}
+
+/* Elements as they hurt: limits, zeros of both signs, NaNs, ties, and numbers that overflow or round. */
+static long double nasty_float(uint32_t t)
+{
+    static const long double few[] = {0, -0.0L, 1, -1, 2, 3, 0.5L, 1.0L / 3, 255, 256, 257, 65504, 65520, 6e-8L, 3e-5L,
+                                      1e-40L, 3e38L, 1e300L, -7.25L};
+    uint64_t r = rng();
+
+    if (r % 37 == 0)
+        return NAN;
+    if (r % 37 == 1)
+        return r & 4096 ? INFINITY : -INFINITY;
+    if (r % 3 == 0)
+        return few[rng() % (sizeof(few) / sizeof(few[0]))];
+    return ((long double)(int64_t)(rng() % 2000001) - 1000000) / (t == OCCL_T_F16 ? 4096 : 1024 + r % 100000);
+}
+static void nasty(uint32_t t, void *p)
+{
+    value v = {0, 0, {0, 0}};
+    uint64_t r = rng();
+
+    memset(p, (int)(r & 255), occl_dev_type_bytes(t));
+    switch (class_of(t)) {
+    case INT: case BYTES: case LOGICAL:
+        v.i[0] = r % 4 == 0 ? (__int128)(rng() % 5) - 2 : (__int128)(rng() << 11 ^ rng());
+        if (r % 16 == 1)
+            v.i[0] = (__int128)1 << (r / 16 % 64);
+        if (class_of(t) == LOGICAL && r % 2)
+            v.i[0] = 0;
+        break;
+    case FLOAT:
+        v.re = nasty_float(t);
+        break;
+    case COMPLEX:
+        v.re = nasty_float(t);
+        v.im = nasty_float(t);
+        break;
+    case PAIR:
+        v.re = t == OCCL_T_I64_I32 || t == OCCL_T_I32_I32 || t == OCCL_T_I16_I32 ? (long double)(rng() % 5) - 2
+                                                                                : nasty_float(t);
+        v.im = (long double)(rng() % 5);
+        break;
+    }
+    store(t, p, v);
+}
+
+/*------------------------------------------------------------------------------
+ * reduce
+ *----------------------------------------------------------------------------*/
+#define MAX_SRC 9
+#define MOST 3000          /* elements */
+#define MARGIN 64
+#define CANARY 0x5a
+
+static unsigned char *room[MAX_SRC + 1], *want;
+
+/* One case. in_place: which source dst is, or -1. Answers NULL or what went wrong. */
+static const char *reduce_case(uint32_t lanes, uint32_t variant, uint32_t t, uint32_t op, uint32_t nsrc, uint64_t n,
+                               int in_place, unsigned shift)
+{
+    uint32_t bytes = occl_dev_type_bytes(t);
+    const void *src[MAX_SRC];
+    unsigned char *at[MAX_SRC + 1], *dst;
+
+    for (uint32_t s = 0; s <= nsrc; s++) {
+        memset(room[s], CANARY, MARGIN + 16);
+        at[s] = room[s] + MARGIN + (shift * (s + 3) + shift / 16 * s) % 16;
+        memset(at[s] + n * bytes, CANARY, MARGIN);
+        if (s < nsrc) {
+            src[s] = at[s];
+            for (uint64_t i = 0; i < n; i++)
+                nasty(t, at[s] + i * bytes);
+        }
+    }
+    dst = in_place >= 0 ? at[in_place] : at[nsrc];
+    for (uint64_t i = 0; i < n; i++) {
+        value v = load(t, (const char *)src[0] + i * bytes);
+        for (uint32_t s = 1; s < nsrc; s++)
+            v = combine(t, op, v, load(t, (const char *)src[s] + i * bytes));
+        store(t, want + i * bytes, v);
+    }
+    if (nsrc == 1 && n > 0)
+        memcpy(want, src[0], n * bytes);
+    reduce(lanes, variant, t, op, dst, src, nsrc, n);
+    for (uint64_t i = 0; i < n; i++)
+        if (!same(t, dst + i * bytes, want + i * bytes))
+            return "a wrong element";
+    for (uint32_t s = 0; s <= nsrc; s++) {
+        for (unsigned char *c = room[s]; c < at[s]; c++)
+            if (*c != CANARY)
+                return "a write before the range";
+        for (unsigned i = 0; i < MARGIN; i++)
+            if (at[s][n * bytes + i] != CANARY)
+                return "a write behind the range";
+    }
+    return NULL;
+}
+
+static void every_type_and_op(uint32_t lanes, uint32_t variant)
+{
+    for (uint32_t t = 0; t < OCCL_T_COUNT; t++) {
+        for (uint32_t op = 0; op < OCCL_OP_COUNT; op++) {
+            const char *wrong = NULL;
+            unsigned long cases = 0, n = 0, nsrc = 0, shift = 0;
+            int in_place = 0;
+
+            if (!occl_dev_op_valid(op, t))
+                continue;
+#define TRY(sources, count, place, by)                                                                                 \
+    do {                                                                                                               \
+        if (!wrong) {                                                                                                  \
+            nsrc = (sources), n = (count), in_place = (place), shift = (by), cases++;                                  \
+            wrong = reduce_case(lanes, variant, t, op, (uint32_t)nsrc, n, in_place, (unsigned)shift);                  \
+        }                                                                                                              \
+    } while (0)
+            for (unsigned k = 0; k < 68; k++)
+                TRY(2, k, (int)(k % 3) - 1, (k & 1) ? 0 : rng() % 256);
+            for (unsigned k = 0; k < 16; k++)
+                for (unsigned s = 1; s <= 3; s++)
+                    TRY(s, 40 + k, -1, k);
+            for (int s = 1; s <= MAX_SRC; s++)
+                for (int p = -1; p < s; p++)
+                    TRY(s, rng() % 50, p, rng() % 256);
+            TRY(2, 1000 + rng() % 1000, -1, 0);
+            TRY(2, 1000 + rng() % 1000, 1, rng() % 256);
+            TRY(3, MOST - rng() % 16, 2, 0);
+            TRY(5, MOST - rng() % 16, (int)(rng() % 5), rng() % 256);
+#undef TRY
+            if (!ok(!wrong, "%s %s is the left fold of its sources (%u lane%s, variant %u)", type_name[t], op_name[op],
+                    lanes, lanes > 1 ? "s" : "", variant))
+                diag("%s: %lu sources, %lu elements, in place of %d, shift %lu (after %lu cases)", wrong, nsrc, n,
+                     in_place, shift, cases);
+        }
+    }
+}
+
+/* MPI's table, written down a second time. */
+static void what_is_allowed(void)
+{
+    static const char *const table[] = {
+        [OCCL_T_BYTE] = "band bor bxor", [OCCL_T_BOOL] = "land lor lxor", [OCCL_T_L32] = "land lor lxor",
+        [OCCL_T_F32] = "sum prod min max", [OCCL_T_F64] = "sum prod min max", [OCCL_T_FLD] = "sum prod min max",
+        [OCCL_T_F16] = "sum prod min max", [OCCL_T_BF16] = "sum prod min max",
+        [OCCL_T_C32] = "sum prod", [OCCL_T_C64] = "sum prod", [OCCL_T_CLD] = "sum prod",
+        [OCCL_T_F64_F64] = NULL};
+    int good = 1, mapped = 1;
+
+    for (uint32_t t = 0; t < OCCL_T_COUNT + 3; t++) {
+        for (uint32_t op = 0; op < OCCL_OP_COUNT + 30; op++) {
+            uint32_t allowed = 0;
+            if (t < OCCL_T_COUNT && op > 0 && op < OCCL_OP_COUNT) {
+                const char *list = table[t] ? table[t] : class_of(t) == PAIR ? "minloc maxloc" :
+                                   "sum prod min max land lor lxor band bor bxor";
+                char word[16], line[64];
+                snprintf(word, sizeof(word), " %s ", op_name[op]);
+                snprintf(line, sizeof(line), " %s ", list);
+                allowed = strstr(line, word) != NULL;
+            }
+            if (occl_dev_op_valid(op, t) != allowed)
+                good = 0;
+            if (t < OCCL_T_COUNT && op < OCCL_OP_COUNT)
+                for (uint32_t v = 0; v < OCCL_DEV_VARIANTS; v++)
+                    if (!!occl_dev_folds[v][t][op] != allowed)
+                        mapped = 0;
+        }
+    }
+    ok(good, "an operation is allowed for a type exactly where MPI's table has it");
+    ok(mapped, "every allowed pair has a loop, and no other");
+    ok(occl_dev_type_bytes(OCCL_T_CLD) == 32 && occl_dev_type_bytes(OCCL_T_COUNT) == 0, "a number that is no type has 0 bytes");
+}
+
+static void values_by_hand(void)
+{
+    static const uint16_t bf256 = 0x4380, bf1 = 0x3f80;
+    uint16_t h[8] = {bf256, bf1, bf1, bf1, bf1, bf1, bf1, bf1}, hr = 0;
+    const void *src[8];
+    occl_lanes_t l = lane_of(0, 1, NULL);
+
+    for (int i = 0; i < 8; i++)
+        src[i] = &h[i];
+    occl_dev_reduce(l, OCCL_T_BF16, OCCL_OP_SUM, &hr, src, 8, 1);
+    is_int(hr, 0x4384, "bfloat16 {256,1,1,1,1,1,1,1} sums to 264: one rounding, not seven");  /* 264 fits: 0x4384 */
+    h[0] = 0x6800, h[1] = h[2] = h[3] = h[4] = 0x3c00;                   /* 2048 + 1 + 1 + 1 + 1 in float16 */
+    occl_dev_reduce(l, OCCL_T_F16, OCCL_OP_SUM, &hr, src, 5, 1);
+    is_int(hr, 0x6802, "float16 {2048,1,1,1,1} sums to 2052");
+    h[0] = 0x7bff, h[1] = 0x7bff;
+    occl_dev_reduce(l, OCCL_T_F16, OCCL_OP_SUM, &hr, src, 2, 1);
+    is_int(hr, 0x7c00, "float16 overflows to infinity");
+
+    int8_t a = 120, b = 100, r = 0;
+    src[0] = &a, src[1] = &b;
+    occl_dev_reduce(l, OCCL_T_I8, OCCL_OP_SUM, &r, src, 2, 1);
+    is_int(r, -36, "int8 120 + 100 wraps to -36");
+    uint16_t ua = 65535, ub = 65535, ur = 0;
+    src[0] = &ua, src[1] = &ub;
+    occl_dev_reduce(l, OCCL_T_U16, OCCL_OP_PROD, &ur, src, 2, 1);
+    is_int(ur, 1, "uint16 65535 * 65535 wraps to 1");
+    int64_t la = INT64_MAX, lb = 2, lr = 0;
+    src[0] = &la, src[1] = &lb;
+    occl_dev_reduce(l, OCCL_T_I64, OCCL_OP_PROD, &lr, src, 2, 1);
+    is_int(lr, -2, "int64 wraps too");
+
+    float f[2] = {NAN, 1}, fr = 0;
+    for (int side = 0; side < 2; side++) {
+        src[0] = &f[side], src[1] = &f[1 - side];
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_MIN, &fr, src, 2, 1);
+        ok(isnan(fr), "min is NaN with a NaN in source %d", side);
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_MAX, &fr, src, 2, 1);
+        ok(isnan(fr), "max is NaN with a NaN in source %d", side);
+    }
+    f[0] = -0.0f, f[1] = 0.0f;
+    for (int side = 0; side < 2; side++) {
+        src[0] = &f[side], src[1] = &f[1 - side];
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_MIN, &fr, src, 2, 1);
+        ok(fr == 0 && signbit(fr), "the smaller zero is -0, whichever comes first (%d)", side);
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_MAX, &fr, src, 2, 1);
+        ok(fr == 0 && !signbit(fr), "the larger zero is +0, whichever comes first (%d)", side);
+    }
+
+    struct { double v; int k; } p[3] = {{2, 7}, {1, 9}, {1, 4}}, pr = {0, 0};
+    for (int i = 0; i < 3; i++)
+        src[i] = &p[i];
+    occl_dev_reduce(l, OCCL_T_F64_I32, OCCL_OP_MINLOC, &pr, src, 3, 1);
+    ok(pr.v == 1 && pr.k == 4, "minloc takes the lower index of two equal values");
+    p[2].v = 2;
+    occl_dev_reduce(l, OCCL_T_F64_I32, OCCL_OP_MAXLOC, &pr, src, 3, 1);
+    ok(pr.v == 2 && pr.k == 4, "maxloc takes the lower index of two equal values");
+
+    /* (1 + e)^2 - 1 * (1 + 2e) is e^2 with an fma and 0 without */
+    float e = 1.0f / 4096, c[2] = {1 + e, 1}, d[2] = {1 + e, 1 + 2 * e}, cr[2];
+    src[0] = c, src[1] = d;
+    occl_dev_reduce(l, OCCL_T_C32, OCCL_OP_PROD, cr, src, 2, 1);
+    ok(cr[0] == 0, "a complex product is not contracted into an fma");
+
+    uint32_t untouched = 42, logical[2] = {0xffffffffu, 2}, lres = 9;
+    src[0] = &logical[0], src[1] = &logical[1];
+    occl_dev_reduce(l, OCCL_T_L32, OCCL_OP_LAND, &lres, src, 2, 1);
+    is_int(lres, 1, "a Fortran .true. of any compiler reduces to 1");
+    occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_BAND, &untouched, src, 2, 1);
+    is_int(untouched, 42, "an operation that is not allowed writes nothing");
+}
+
+/* All 65536 halves through the load, and every rounding boundary through the store. */
+static void half_conversions(void)
+{
+    int loads = 1, stores = 1;
+
+    for (unsigned h = 0; h < 65536; h++) {
+        long double f16 = half_value(h, 10, -14), bf16 = half_value(h, 7, -126);
+        loads &= same_float(occl_dev_load_f16((uint16_t)h), f16) && same_float(occl_dev_load_bf16((uint16_t)h), bf16);
+        for (int d = -1; d <= 1; d++) {
+            float at[3] = {(float)f16, (float)bf16, ((float)f16 + occl_dev_load_f16((uint16_t)(h + 1))) / 2};
+            for (int k = 0; k < 3; k++) {
+                uint32_t u = occl_dev_bits_f32(at[k]) + (uint32_t)d;
+                float x = occl_dev_from_f32(u);
+                uint16_t gf = occl_dev_round_f16(x), gb = occl_dev_round_bf16(x);
+                stores &= same_float(half_value(gf, 10, -14), half_value(half_round(x, 10, -14), 10, -14));
+                stores &= same_float(half_value(gb, 7, -126), half_value(half_round(x, 7, -126), 7, -126));
+            }
+            uint32_t between = (h << 16) + 0x8000u + (uint32_t)d;
+            float x = occl_dev_from_f32(between);
+            stores &= same_float(half_value(occl_dev_round_bf16(x), 7, -126),
+                                 half_value(half_round(x, 7, -126), 7, -126));
+        }
+    }
+    ok(loads, "every float16 and bfloat16 loads as its value");
+    ok(stores, "float rounds to float16 and bfloat16 to nearest even, at every boundary");
+}
+
+/*------------------------------------------------------------------------------
+ * copy
+ *----------------------------------------------------------------------------*/
+static void copies(uint32_t lanes)
+{
+    unsigned char src[512], dst[512];
+    int good = 1, outside = 1;
+
+    for (unsigned n = 0; n < 300; n = n < 70 ? n + 1 : n + 23) {
+        for (unsigned shift = 0; shift < 256; shift++) {
+            unsigned so = 64 + shift % 16, d = 64 + shift / 16;
+            for (unsigned i = 0; i < sizeof(src); i++)
+                src[i] = (unsigned char)rng();
+            memset(dst, CANARY, sizeof(dst));
+            copy(lanes, dst + d, src + so, n);
+            good &= memcmp(dst + d, src + so, n) == 0;
+            for (unsigned i = 0; i < sizeof(dst); i++)
+                if ((i < d || i >= d + n) && dst[i] != CANARY)
+                    outside = 0;
+        }
+    }
+    ok(good, "copy copies at every alignment and length (%u lane%s)", lanes, lanes > 1 ? "s" : "");
+    ok(outside, "and nothing around");
+    copy(lanes, src, src, sizeof(src));
+    copy(lanes, NULL, NULL, 0);
+    ok(1, "a copy onto itself, or of nothing, is nothing");
+}
+
+/*------------------------------------------------------------------------------
+ * words
+ *----------------------------------------------------------------------------*/
+struct words_block {
+    void *block;
+    uint32_t lanes;
+    unsigned char *slot;
+    unsigned rounds;
+    int bad;
+};
+struct words_lane {
+    struct words_block *b;
+    uint32_t rank;
+    int bad;
+};
+#define WORDS_MOST 300
+
+/* What round `r` carries, and from where to where. */
+static uint64_t words_length(unsigned r) { return r < 40 ? r : (r * 37) % (WORDS_MOST + 1); }
+static unsigned char words_byte(unsigned r, uint64_t i) { return (unsigned char)(r * 131 + i * 7 + (i >> 8)); }
+
+/* Two slots in turn: the put of round r + 2 is ordered behind the get of round r by the flag of the way back. */
+static uint32_t receiver_done;
+
+static void *words_sender(void *arg)
+{
+    struct words_lane *me = arg;
+    struct words_block *b = me->b;
+    occl_lanes_t l = lane_of(me->rank, b->lanes, b->block);
+    static _Thread_local unsigned char src[WORDS_MOST + 16];
+
+    for (unsigned r = 0; r < b->rounds; r++) {
+        uint64_t n = words_length(r);
+        unsigned char *s = src + r % 16;
+        for (uint64_t i = 0; i < n; i++)
+            s[i] = words_byte(r, i);
+        while (occl_load_acquire32(&receiver_done) + 2 <= r)
+            sched_yield();
+        occl_dev_words_put(l, b->slot + (r & 1) * occl_dev_words_bytes(WORDS_MOST), s, n, r + 1);
+    }
+    return NULL;
+}
+static void *words_receiver(void *arg)
+{
+    struct words_lane *me = arg;
+    struct words_block *b = me->b;
+    occl_lanes_t l = lane_of(me->rank, b->lanes, b->block);
+    static unsigned char shared_dst[2][WORDS_MOST + 64];
+
+    for (unsigned r = 0; r < b->rounds; r++) {
+        uint64_t n = words_length(r);
+        unsigned char *d = shared_dst[r & 1] + 16 + (r * 5) % 16;
+        const unsigned char *slot = b->slot + (r & 1) * occl_dev_words_bytes(WORDS_MOST);
+        if (me->rank == 0)
+            memset(shared_dst[r & 1], CANARY, sizeof(shared_dst[0]));
+        occl_sync(l);
+        while (!occl_dev_words_ready(l, slot, n, r + 1))
+            sched_yield();
+        occl_dev_words_get(l, d, slot, n);
+        occl_sync(l);
+        if (me->rank == 0) {
+            for (uint64_t i = 0; i < n; i++)
+                me->bad |= d[i] != words_byte(r, i);
+            for (unsigned char *c = shared_dst[r & 1]; c < shared_dst[r & 1] + sizeof(shared_dst[0]); c++)
+                me->bad |= (c < d || c >= d + n) && *c != CANARY;
+            occl_store_release32(&receiver_done, r + 1);
+        }
+    }
+    return NULL;
+}
+
+static void words(uint32_t lanes)
+{
+    unsigned char *slot = aligned_alloc(64, 2048);
+    struct words_block b[2];
+    struct words_lane who[2][MAX_LANES];
+    pthread_t thread[2][MAX_LANES];
+    int bad = 0;
+
+    memset(slot, 0, 2048);
+    receiver_done = 0;
+    for (int side = 0; side < 2; side++) {
+        b[side] = (struct words_block){.lanes = lanes, .slot = slot, .rounds = lanes > 1 ? 400 : 2000};
+#if MAX_LANES > 1
+        struct occl_emu_block *e = calloc(1, sizeof(*e));
+        for (unsigned i = lanes; i < MAX_LANES; i++)
+            e->vote[i] = 1;
+        pthread_barrier_init(&e->barrier, NULL, lanes);
+        b[side].block = e;
+#endif
+        for (uint32_t i = 0; i < lanes; i++) {
+            who[side][i] = (struct words_lane){&b[side], i, 0};
+            if (pthread_create(&thread[side][i], NULL, side ? words_receiver : words_sender, &who[side][i]))
+                bail("no thread");
+        }
+    }
+    for (int side = 0; side < 2; side++) {
+        for (uint32_t i = 0; i < lanes; i++) {
+            pthread_join(thread[side][i], NULL);
+            bad |= who[side][i].bad;
+        }
+        free(b[side].block);
+    }
+    ok(!bad, "words carry every length and alignment from thread to thread (%u lane%s)", lanes, lanes > 1 ? "s" : "");
+    free(slot);
+}
+
+static void words_by_hand(void)
+{
+    _Alignas(16) unsigned char slot[256], image[256], got[40];
+    occl_lanes_t l = lane_of(0, 1, NULL);
+    const char text[] = "thirteen char";
+    int early = 0;
+
+    is_int(occl_dev_words_bytes(0), 0, "no payload needs no slot");
+    is_int(occl_dev_words_bytes(1), 16, "one byte needs a word of 16");
+    is_int(occl_dev_words_bytes(17), 48, "a slot is twice its payload");
+    memset(slot, 0, sizeof(slot));
+    ok(occl_dev_words_ready(l, slot, 0, 5), "no payload is always there");
+    occl_dev_words_put(l, slot, text, 13, 5);
+    for (unsigned i = occl_dev_words_bytes(13); i < sizeof(slot); i++)
+        early |= slot[i];
+    ok(!early, "put stays inside its slot");
+    ok(occl_dev_words_ready(l, slot, 13, 5) && !occl_dev_words_ready(l, slot, 13, 6), "only the right flag makes them ready");
+    memcpy(image, slot, sizeof(slot));
+    memset(slot + 8, 0, 8);  /* the second word has not come yet */
+    ok(!occl_dev_words_ready(l, slot, 13, 5), "one word missing is not ready");
+    memcpy(slot, image, sizeof(slot));
+    occl_dev_words_get(l, got, slot, 13);
+    ok(memcmp(got, text, 13) == 0 && memcmp(slot, image, sizeof(slot)) == 0, "get gives the payload and leaves the slot");
+}
+
+int main(void)
+{
+    for (int s = 0; s <= MAX_SRC; s++)
+        room[s] = malloc(MOST * 32 + 3 * MARGIN);
+    want = malloc(MOST * 32);
+    if (!want)
+        bail("no memory");
+    what_is_allowed();
+    values_by_hand();
+    half_conversions();
+    copies(1);
+    words_by_hand();
+    words(1);
+    for (uint32_t v = 0; v < OCCL_DEV_VARIANTS; v++) {
+        if (v > 0 && !occl_dev_variant(1 << 20)) {
+            skip(1, "this processor has no AVX2");
+            continue;
+        }
+        every_type_and_op(1, v);
+    }
+#if MAX_LANES > 1
+    copies(MAX_LANES);
+    words(2);
+    words(MAX_LANES);
+    every_type_and_op(3, 0);
+#endif
+    for (int s = 0; s <= MAX_SRC; s++)
+        free(room[s]);
+    free(want);
+    return tap_done();
+}
