@@ -48,6 +48,11 @@ const char *occl_last_error(void);
  * Returns the number of things that moved. Safe against re-entry (returns 0). */
 int occl_progress(occl_ctx_t *ctx);
 
+/* The layer above makes progress of its own (MPI's messages) in fn, which must not block. Every thread that waits in occl_coll_wait,
+ * occl_run_wait or occl_wait_until calls it once it is past OCCL_SPIN, between its attempts and at least once a millisecond; no
+ * lock is held, and nobody calls it from the helper. NULL: none. Set before the first attach. */
+void occl_ctx_set_wait_hook(occl_ctx_t *ctx, void (*fn)(void *state), void *state);
+
 /* --- communicators ------------------------------------------------------------------------------------------------ */
 
 /* Bootstrap over whatever connects the ranks; used inside attach only, which is collective. */
@@ -126,8 +131,9 @@ occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p);
 
 /* create + start + free in one: the nonblocking form. */
 occl_status_t occl_start(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, occl_run_t **run_p);
-/* A start whose arguments were refused after communicator and tag had been found valid: takes its n and tells the peers. */
-void occl_start_failed(occl_comm_t *comm, int32_t tag, occl_status_t why);
+/* A start whose arguments were refused after communicator and tag had been found valid: takes its n and tells the peers.
+ * args: what is known of it; kind always, peer and sender for OCCL_COLL_SENDRECV (its sequence is the pair's), the rest may be 0. */
+void occl_start_failed(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, occl_status_t why);
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
