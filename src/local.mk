@@ -1,4 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The core: occl_core_files += ... (sources and headers, no <mpi.h>), with CUDA headers: occl_cuda_files += ...
 
-occl_core_files += src/util/placeholder.c
+# util: serves all
+occl_core_files += \
+	src/util/clock.c \
+	src/util/clock.h \
+	src/util/env.c \
+	src/util/env.def \
+	src/util/env.h \
+	src/util/futex.h \
+	src/util/hash.c \
+	src/util/hash.h \
+	src/util/list.h \
+	src/util/lock.h \
+	src/util/log.c \
+	src/util/log.h \
+	src/util/rng.h \
+	src/util/status.c \
+	src/util/status.h \
+	src/util/strbuf.c \
+	src/util/strbuf.h
+
+# topo: which node, process, processor
+occl_core_files += \
+	src/topo/topo.c \
+	src/topo/topo.h
+
+# transport: how the memory of a peer is reached
+occl_core_files += \
+	src/transport/arena.c \
+	src/transport/arena.h \
+	src/transport/cma.c \
+	src/transport/cma.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The environment, read once into a struct. The table is env.def; tests fill the struct with occl_env_defaults and change
- * members, so that several "processes" in one program can differ.
+ * The environment, read once into a struct. The table is env.def; tests fill the struct with
+ * occl_env_defaults and change members, so that several "processes" in one program can differ.
  */
 #ifndef OCCL_SRC_UTIL_ENV_H
 #define OCCL_SRC_UTIL_ENV_H
@@ -30,17 +30,20 @@ typedef struct occl_env {
 void occl_env_defaults(occl_env_t *env);
 
 /*
- * Defaults, then the environment. A value that cannot be read or is out of range: OCCL_ERR_ARG and a text that names the
- * variable, the value and what is allowed; *env then holds the default for it and the rest is read all the same (the
- * text tells of the first one). An empty value counts as unset.
+ * Defaults, then the environment. A value that cannot be read or is out of range: OCCL_ERR_ARG
+ * and a text that names the variable, the value and what is allowed; *env then holds the default
+ * for it and the rest is read all the same (the text tells of the first one). An empty value
+ * counts as unset.
  */
 occl_status_t occl_env_load(occl_env_t *env, char *err, size_t errlen);
 
-/* Sets one variable by name, as occl_env_load would. OCCL_ERR_ARG and a text when there is none of that name. */
-occl_status_t occl_env_set(occl_env_t *env, const char *name, const char *value, char *err, size_t errlen);
+/* Sets one variable by name, as occl_env_load would. OCCL_ERR_ARG and a text when there is none
+ * of that name. */
+occl_status_t occl_env_set(occl_env_t *env, const char *name, const char *value, char *err,
+                           size_t errlen);
 
-/* The first variable of the environment that starts with OCCL_ but is not ours (a typing mistake), or NULL.
- * OCCL_TEST_* belongs to the tests and is passed over. */
+/* The first variable of the environment that starts with OCCL_ but is not ours (a typing
+ * mistake), or NULL. OCCL_TEST_* belongs to the tests and is passed over. */
 const char *occl_env_unknown(void);
 
 /* The same text forms for others (info keys, tuning rules). 0, or -1. */
@@ -58,6 +61,7 @@ typedef enum {
 /* Gets one piece of text at a time; the text is valid during the call only. */
 typedef void (*occl_env_write_fn)(void *arg, const char *text);
 /* Writes all variables in the order of the table; returns how many. */
-int occl_env_print(const occl_env_t *env, occl_env_style_t style, occl_env_write_fn write, void *arg);
+int occl_env_print(const occl_env_t *env, occl_env_style_t style, occl_env_write_fn write,
+                   void *arg);
 
 #endif

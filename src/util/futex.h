@@ -2,7 +2,8 @@
 /*
  * Sleep on a shared word, between processes. The word may lie in an arena.
  *
- * The kernel compares the word and sleeps in one step, so a waker that stores first and wakes then is never missed:
+ * The kernel compares the word and sleeps in one step, so a waker that stores first and wakes
+ * then is never missed:
  *   sleeper  announce (store), fence_sys, look once more, occl_futex_wait(word, value seen)
  *   waker    store the news, fence_sys, look at the announcement, change word, occl_futex_wake
  */
@@ -17,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sleeps while *word == expected, at most timeout_ns (UINT64_MAX: no limit). 0: woken, or changed, or a signal: look again.
- * ETIMEDOUT: the time has passed. */
+/* Sleeps while *word == expected, at most timeout_ns (UINT64_MAX: no limit). 0: woken, or
+ * changed, or a signal: look again. ETIMEDOUT: the time has passed. */
 static inline int occl_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
     struct timespec ts, *limit = NULL;
@@ -28,7 +29,8 @@ static inline int occl_futex_wait(uint32_t *word, uint32_t expected, uint64_t ti
         ts.tv_nsec = (long)(timeout_ns % 1000000000u);
         limit = &ts;
     }
-    /* not FUTEX_PRIVATE_FLAG: the word is shared between processes; the time is relative, of CLOCK_MONOTONIC */
+    /* not FUTEX_PRIVATE_FLAG: the word is shared between processes; the time is relative, of
+     * CLOCK_MONOTONIC */
     if (syscall(SYS_futex, word, FUTEX_WAIT, expected, limit, NULL, 0) == -1 && errno == ETIMEDOUT)
         return ETIMEDOUT;
     return 0;

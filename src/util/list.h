@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A doubly linked list through members of its elements. The head is a link of its own; an element not in a list points
- * to itself, so that removing it again does no harm. */
+/* A doubly linked list through members of its elements. The head is a link of its own; an element
+ * not in a list points to itself, so that removing it again does no harm. */
 #ifndef OCCL_SRC_UTIL_LIST_H
 #define OCCL_SRC_UTIL_LIST_H
 
@@ -24,8 +24,15 @@ static inline void occl_list_insert_after(occl_list_t *at, occl_list_t *e)
     at->next = e;
 }
 
-static inline void occl_list_push_front(occl_list_t *head, occl_list_t *e) { occl_list_insert_after(head, e); }
-static inline void occl_list_push_back(occl_list_t *head, occl_list_t *e) { occl_list_insert_after(head->prev, e); }
+static inline void occl_list_push_front(occl_list_t *head, occl_list_t *e)
+{
+    occl_list_insert_after(head, e);
+}
+
+static inline void occl_list_push_back(occl_list_t *head, occl_list_t *e)
+{
+    occl_list_insert_after(head->prev, e);
+}
 
 static inline void occl_list_remove(occl_list_t *e)
 {

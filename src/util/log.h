@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One line to standard error, `[host:pid rank] OCCL level: text`. The only place of the library that writes there.
+ * One line to standard error, `[host:pid rank] OCCL level: text`. The only place of the library
+ * that writes there.
  *
  * The level is chosen by volume, not by mood:
  *   error  a few a life: an operation failed and the user has to act
@@ -8,8 +9,8 @@
  *   info   a few a communicator: what was found and chosen
  *   debug  a few a collective or object: life cycle
  *   trace  any number: every run and message
- * The first function that knows a cause logs it once; callers only return. Errors that reach the user as an MPI error code
- * with a text are not logged as well, except at debug.
+ * The first function that knows a cause logs it once; callers only return. Errors that reach the
+ * user as an MPI error code with a text are not logged as well, except at debug.
  */
 #ifndef OCCL_SRC_UTIL_LOG_H
 #define OCCL_SRC_UTIL_LOG_H
@@ -60,9 +61,13 @@ typedef struct occl_logger {
     char prefix[96];                      /* "[host:pid rank] OCCL" */
 } occl_logger_t;
 
-/* Levels from env->log; the prefix from the host name, the pid and the rank (none when negative). An unknown word in
- * env->log: OCCL_ERR_ARG and a text, and the logger is usable with the default. */
-occl_status_t occl_logger_init(occl_logger_t *lg, const occl_env_t *env, int rank, char *err, size_t errlen);
+/* Levels from env->log; the prefix from the host name, the pid and the rank (none when negative).
+ * An unknown word in env->log: OCCL_ERR_ARG and a text, and the logger is usable with the
+ * default. */
+occl_status_t occl_logger_init(occl_logger_t *lg, const occl_env_t *env, int rank, char *err,
+                               size_t errlen);
+/* The host's short name, for texts. Returns buf. */
+char *occl_log_hostname(char *buf, size_t len);
 /* Nothing but the prefix changes: the rank is known later than the first message. */
 void occl_logger_set_rank(occl_logger_t *lg, int rank);
 
@@ -71,7 +76,8 @@ static inline int occl_log_on(const occl_logger_t *lg, int what)
     return lg && (what & 0xff) <= lg->level[what >> OCCL_AREA_SHIFT];
 }
 
-void occl_log_write(const occl_logger_t *lg, int what, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void occl_log_write(const occl_logger_t *lg, int what, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The arguments are evaluated only when somebody listens. lg may be NULL: silence. */
 #define occl_log(lg, what, ...)                        \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small seeded random generator (the splitmix64 sequence): same seed, same numbers, on every machine. */
+/* A small seeded random generator (the splitmix64 sequence): same seed, same numbers, on every
+ * machine. */
 #ifndef OCCL_SRC_UTIL_RNG_H
 #define OCCL_SRC_UTIL_RNG_H
 

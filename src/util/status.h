@@ -2,13 +2,14 @@
 /*
  * What a call inside the library returns. mpi-ext/ alone turns these into MPI error codes.
  *
- * A status says that something went wrong and of which kind; the words (who, what, how much) travel beside it in a text
- * written by the first function that knows the cause.
+ * A status says that something went wrong and of which kind; the words (who, what, how much)
+ * travel beside it in a text written by the first function that knows the cause.
  */
 #ifndef OCCL_SRC_UTIL_STATUS_H
 #define OCCL_SRC_UTIL_STATUS_H
 
-/* X(id, short description). The numbers cross process borders (error records) within one library version only. */
+/* X(id, short description). The numbers cross process borders (error records) within one library
+ * version only. */
 #define OCCL_STATUS_TABLE(X)                                              \
     X(OK, "success")                                                      \
     X(ERR_ARG, "invalid argument")                                        \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Text that grows at its end: error texts, dumps. Either in a caller's array (cut with "..." when it is full) or on the heap.
- * No call fails; on the heap a lack of memory cuts the text too.
+ * Text that grows at its end: error texts, dumps. Either in a caller's array (cut with "..." when
+ * it is full) or on the heap. No call fails; on the heap a lack of memory cuts the text too.
  */
 #ifndef OCCL_SRC_UTIL_STRBUF_H
 #define OCCL_SRC_UTIL_STRBUF_H
@@ -18,12 +18,13 @@ typedef struct occl_strbuf {
 } occl_strbuf_t;
 
 void occl_strbuf_init(occl_strbuf_t *b);                             /* on the heap */
-void occl_strbuf_fixed(occl_strbuf_t *b, char *array, size_t size);  /* in array; size 0: everything is dropped */
+void occl_strbuf_fixed(occl_strbuf_t *b, char *array, size_t size);  /* size 0: all is dropped */
 void occl_strbuf_fini(occl_strbuf_t *b);
 void occl_strbuf_clear(occl_strbuf_t *b);                            /* empty, memory kept */
 void occl_strbuf_add(occl_strbuf_t *b, const char *text);
 void occl_strbuf_addn(occl_strbuf_t *b, const char *text, size_t n);
-void occl_strbuf_printf(occl_strbuf_t *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void occl_strbuf_printf(occl_strbuf_t *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 void occl_strbuf_size(occl_strbuf_t *b, uint64_t bytes);             /* "128K" */
 void occl_strbuf_time(occl_strbuf_t *b, uint64_t ns);                /* "20us" */
 /* The text, owned by the caller (free), or NULL without memory; b is then empty. Heap only. */
