@@ -182,7 +182,7 @@ static occl_status_t arena_map(occl_arena_t *a, uint64_t want, occl_strbuf_t *er
         want = want / 2 / ARENA_HEAD * ARENA_HEAD;
     }
 #ifdef F_ADD_SEALS
-    /* Nobody can shorten it: a peer that did would give us a SIGBUS. Not to be had on shm_open's. */
+    /* Nobody can shorten it: a peer that did would give us a SIGBUS. shm_open's has no seals. */
     if (!private)
         (void)fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 #endif

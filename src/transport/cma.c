@@ -115,6 +115,6 @@ occl_status_t occl_cma_probe(const occl_arena_t *self, const occl_arena_desc_t *
     }
     occl_strbuf_printf(&b, "single copy: %s pid %lu failed: %s%s", what,
                        (unsigned long)peer->proc.pid, strerror(reason),
-                       reason == EPERM ? " (see ptrace_scope and the container's capabilities)" : "");
+                       reason == EPERM ? " (see ptrace_scope, container capabilities)" : "");
     return OCCL_ERR_UNSUPPORTED;
 }

@@ -29,7 +29,8 @@ uint64_t occl_cma_via(const occl_arena_t *self, const occl_arena_desc_t *peer);
  * members then agree on the fall-back.
  */
 occl_status_t occl_cma_probe(const occl_arena_t *self, const occl_arena_desc_t *peer,
-                             uint64_t remote, uint64_t nonce, uint64_t *via_p, char *err, size_t errlen);
+                             uint64_t remote, uint64_t nonce, uint64_t *via_p, char *err,
+                             size_t errlen);
 
 /* Also declared in kernels/occl_dev.h. 0, or -1: the peer is gone or the address is not its. A
  * failed one may have moved a part. */

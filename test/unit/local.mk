@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests: one process, no MPI, linked to the emulation build of the core.
+
+unit_util_tests = test/unit/env test/unit/hash test/unit/log
+unit_transport_tests = test/unit/arena test/unit/cma
+check_PROGRAMS += $(unit_util_tests) $(unit_transport_tests)
+TESTS += $(unit_util_tests:=.t) $(unit_transport_tests:=.t)
+SMOKE_TESTS += $(unit_util_tests:=.t) $(unit_transport_tests:=.t)
+
+test_unit_env_SOURCES = test/unit/env.c
+test_unit_env_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_env_LDFLAGS = $(occl_test_ldflags)
+test_unit_hash_SOURCES = test/unit/hash.c
+test_unit_hash_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_hash_LDFLAGS = $(occl_test_ldflags)
+test_unit_log_SOURCES = test/unit/log.c
+test_unit_log_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_log_LDFLAGS = $(occl_test_ldflags)
+test_unit_arena_SOURCES = test/unit/arena.c test/unit/pair.h
+test_unit_arena_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_arena_LDFLAGS = $(occl_test_ldflags)
+test_unit_cma_SOURCES = test/unit/cma.c test/unit/pair.h
+test_unit_cma_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_cma_LDFLAGS = $(occl_test_ldflags)
