@@ -119,3 +119,5 @@ test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
 test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/unit/data.t test/unit/data_emu.t
 SMOKE_TESTS += test/unit/data_emu.t
+# util and the host transport
+include test/unit/local.mk

@@ -42,8 +42,8 @@ occl_status_t occl_env_load(occl_env_t *env, char *err, size_t errlen);
 occl_status_t occl_env_set(occl_env_t *env, const char *name, const char *value, char *err,
                            size_t errlen);
 
-/* The first variable of the environment that starts with OCCL_ but is not ours (a typing
- * mistake), or NULL. OCCL_TEST_* belongs to the tests and is passed over. */
+/* The first variable of the environment that starts with OCCL_ but is not ours, or NULL: perhaps
+ * a typing mistake, so worth a line at info. OCCL_TEST_* belongs to the tests and is passed over. */
 const char *occl_env_unknown(void);
 
 /* The same text forms for others (info keys, tuning rules). 0, or -1. */

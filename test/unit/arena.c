@@ -76,7 +76,8 @@ typedef struct block {
     unsigned char fill;
 } block_t;
 
-/* Random blocks that are checked to be zero when they come and unharmed when they go. Returns the number of faults. */
+/* Random blocks that are checked to be zero when they come and unharmed when they go. Returns the
+ * number of faults. */
 static int churn(occl_arena_t *a, uint64_t seed, int steps, int slots, uint64_t largest)
 {
     block_t *b = (block_t *)calloc((size_t)slots, sizeof *b);
@@ -87,7 +88,8 @@ static int churn(occl_arena_t *a, uint64_t seed, int steps, int slots, uint64_t 
         return 1;
     occl_rng_seed(&rng, seed, 1);
     for (int i = 0; i < steps + slots; i++) {
-        block_t *one = &b[i < steps ? occl_rng_below(&rng, (uint64_t)slots) : (uint64_t)(i - steps)];
+        int which = i < steps ? (int)occl_rng_below(&rng, (uint64_t)slots) : i - steps;
+        block_t *one = &b[which];
         unsigned char *p = (unsigned char *)occl_arena_at(a, one->offset);
 
         if (one->offset) {
@@ -280,7 +282,7 @@ static void test_limits(void)
 {
     pair_t p = pair_start(child_limits, NULL);
 
-    is_int(pair_join(&p), 0, "under a limit on file size the arena is smaller, and no signal comes");
+    is_int(pair_join(&p), 0, "under a limit on file size the arena is smaller; no signal comes");
 }
 
 /* --- two processes --- */
@@ -406,7 +408,7 @@ static void test_two_processes(int flags, const char *kind)
         char path[96];
 
         snprintf(path, sizeof path, "/dev/shm%s", desc.name);
-        unlink(path); /* what a killed owner of a named one leaves; that is why it is not the rule */
+        unlink(path); /* what a killed owner leaves: why naming is not the rule */
     }
     peer = NULL;
     status = occl_peer_map(self, &desc, &peer, err, sizeof err);
@@ -472,7 +474,8 @@ static void test_identity(void)
     occl_topo_node(&env, &n1);
     snprintf(env.hostid, sizeof env.hostid, "node8");
     occl_topo_node(&env, &n2);
-    ok(!occl_node_equal(&n1, &n2) && !occl_node_equal(&n1, &a.node), "unless OCCL_HOSTID says else");
+    ok(!occl_node_equal(&n1, &n2) && !occl_node_equal(&n1, &a.node),
+       "unless OCCL_HOSTID says else");
     ok(sizeof(occl_arena_desc_t) <= 256, "a description is at most 256 bytes");
 }
 
@@ -492,7 +495,8 @@ static void *bind_thread(void *arg)
     sched_getaffinity(0, sizeof set, &set);
     if (CPU_COUNT(&set) != occl_topo_cpus())
         snprintf(buf, 200, "any is not all");
-    if (occl_topo_helper_bind("x", 0, err, sizeof err) != OCCL_ERR_ARG || !strstr(err, "OCCL_HELPER_CPU=x"))
+    if (occl_topo_helper_bind("x", 0, err, sizeof err) != OCCL_ERR_ARG ||
+        !strstr(err, "OCCL_HELPER_CPU=x"))
         snprintf(buf, 200, "a bad list was taken");
     if (occl_topo_helper_bind("3-1", 0, err, sizeof err) != OCCL_ERR_ARG)
         snprintf(buf, 200, "a bad range was taken");

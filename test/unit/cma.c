@@ -115,8 +115,10 @@ static void test_pair(void)
            "a pull that runs off the peer's memory fails");
     is_int(occl_host_pull(via, mine, address + BUFFER + 1, 1), -1, "so does one outside of it");
     is_int(occl_host_push(via, mine, 8, 1), -1, "and a push");
-    is_int(occl_host_pull(via | OCCL_VIA_FAIL_PULL, mine, address, 8), -1, "a pull can be made to fail");
-    is_int(occl_host_push(via | OCCL_VIA_FAIL_PULL, mine, address, 0), 0, "without touching a push");
+    is_int(occl_host_pull(via | OCCL_VIA_FAIL_PULL, mine, address, 8), -1,
+           "a pull can be made to fail");
+    is_int(occl_host_push(via | OCCL_VIA_FAIL_PULL, mine + 8, address, 0), 0,
+           "without touching a push");
     is_int(occl_host_push(via | OCCL_VIA_FAIL_PUSH, mine, address, 8), -1, "and a push");
 
     for (size_t i = 0; i < BUFFER; i++)

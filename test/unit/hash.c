@@ -11,8 +11,8 @@
 #include "util/status.h"
 #include "util/strbuf.h"
 
-/* Random puts and removes beside a plain array that says what must be there. Few keys, so that runs of slots form, wrap
- * round the end of the table and are broken up again. */
+/* Random puts and removes beside a plain array that says what must be there. Few keys, so that runs
+ * of slots form, wrap round the end of the table and are broken up again. */
 static void test_against_array(uint64_t seed, int keys, int steps)
 {
     occl_hash_t h = OCCL_HASH_INIT;

@@ -78,7 +78,8 @@ static void test_levels(void)
 
     occl_env_defaults(&env);
     snprintf(env.log, sizeof env.log, "warn,chioce");
-    is_int(occl_logger_init(&lg, &env, 0, err, sizeof err), OCCL_ERR_ARG, "a mistyped area is refused");
+    is_int(occl_logger_init(&lg, &env, 0, err, sizeof err), OCCL_ERR_ARG,
+           "a mistyped area is refused");
     ok(strstr(err, "chioce") && strstr(err, "choice") && strstr(err, "debug"),
        "the text names it and what there is");
     is_int(lg.level[0], OCCL_LOG_WARN, "the logger still warns");

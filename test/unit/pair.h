@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two processes that talk through a socket: a child runs a function, the parent checks. Only the parent prints. */
+/* Two processes that talk through a socket: a child runs a function, the parent checks. Only the
+ * parent prints. */
 #ifndef OCCL_TEST_UNIT_PAIR_H
 #define OCCL_TEST_UNIT_PAIR_H
 
