@@ -116,7 +116,7 @@ typedef struct occl_plan {
     uint32_t rank, nranks;
     uint32_t type, op;            /* element type and operation of the reduce steps; copies use elem_bytes */
     uint32_t elem_bytes;
-    uint32_t scratch_chunks;      /* SCRATCH size */
+    uint32_t scratch_chunks;      /* SCRATCH of each channel */
     uint64_t bytes;               /* payload a rank, as the tuning table keys it */
     const occl_program_t *prog;   /* [nchannels] */
     const uint32_t *peers;        /* ranks that this rank exchanges flags with on any channel, ascending */

@@ -77,6 +77,12 @@ typedef struct occl_planner {
      * The plan is one allocation: free with occl_plan_free.
      */
     occl_status_t (*build)(const occl_plan_args_t *args, occl_plan_t **plan_p);
+    /*
+     * SLOTS form: an upper bound, the same on every rank, of the messages that one chunk sends over one link, msgs + ring_msgs *
+     * (nranks - 1); split: each message carries a part of 1/nranks of count. The selection needs no plan to know what
+     * fits a link.
+     */
+    uint32_t msgs, ring_msgs, split;
 } occl_planner_t;
 
 extern const occl_planner_t *const occl_planners[]; /* NULL-terminated */
@@ -88,15 +94,26 @@ const occl_planner_t *occl_planner_find(occl_collkind_t kind, const char *name);
  */
 void occl_plan_free(occl_plan_t *plan);
 
+/* MPI's count in bytes: what rules call bytes. */
+uint64_t occl_plan_bytes(const occl_plan_args_t *args);
+/* Do the flag numbers of the plan's last iteration fit their words when a chunk has so many elements? */
+int occl_plan_fits(const occl_plan_t *plan, uint64_t chunk);
+/* The plan as text, a line a step, for dumps. */
+void occl_plan_print(const occl_plan_t *plan, void (*put)(void *state, const char *line), void *state);
+
 /* Part b of `parts` of n elements, as equal as can be: [*lo_p, *hi_p). The first n % parts ones have one element more. */
 void occl_plan_split(uint64_t n, uint32_t parts, uint32_t b, uint64_t *lo_p, uint64_t *hi_p);
 
-/* Builder that planners use: append steps to a channel's open section. */
+/*
+ * Builder that planners use: append steps to a channel's open section. Nothing here fails at once: after a failure (memory, a
+ * flag number that does not fit) steps go nowhere, and occl_plan_end says what happened.
+ */
 typedef struct occl_plan_builder occl_plan_builder_t;
 occl_plan_builder_t *occl_plan_begin(const occl_plan_args_t *args, uint32_t flags, const char *algo);
 void occl_plan_section(occl_plan_builder_t *b, uint32_t channel, uint64_t range); /* opens the next section */
-occl_step_t *occl_plan_step(occl_plan_builder_t *b, uint32_t channel);            /* zeroed; NULL when out of memory */
-void occl_plan_scratch(occl_plan_builder_t *b, uint32_t chunks);
+occl_step_t *occl_plan_step(occl_plan_builder_t *b, uint32_t channel);            /* zeroed; never NULL */
+void occl_plan_scratch(occl_plan_builder_t *b, uint32_t chunks);                  /* of each channel */
+void occl_plan_fail(occl_plan_builder_t *b, occl_status_t why);
 occl_status_t occl_plan_end(occl_plan_builder_t *b, occl_plan_t **plan_p);        /* consumes b; computes peers */
 
 #endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The rules of select.h: the built-in table, a small parser, and the eager test. */
+#include "select.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * The built-in table. Small payloads: fewest hops while ranks are few, trees when they are many. Large ones: two shots
+ * where every rank can reach every other one's memory; with slots rings once ranks are many, because links are memory.
+ */
+static const char *const table[] = {
+    "barrier:oneshot ranks=16",
+    "barrier:dissemination",
+    /* An exchange of small messages is over in one hop. What is folded n times is cheap as long as it is small. */
+    "allreduce:oneshot/slots bytes=2K ranks=16",
+    "allreduce:oneshot/slots bytes=16K ranks=4",
+    "allreduce:oneshot/slots bytes=256 ranks=64",
+    "allreduce:twoshot/exposed",
+    "allreduce:twoshot/slots ranks=32",
+    "allreduce:ring/slots bytes=1M-inf",
+    "allreduce:twoshot/slots",
+    "reduce:twoshot/exposed",
+    "reduce:oneshot/slots ranks=8",
+    "reduce:oneshot/slots bytes=1K ranks=16",
+    "reduce:twoshot/slots bytes=64K-inf ranks=32",
+    "reduce:tree/slots",
+    "reduce:oneshot/slots",
+    "bcast:twoshot/exposed bytes=256K-inf ranks=5-inf",
+    "bcast:direct/exposed ranks=16",
+    "bcast:tree/exposed",
+    "bcast:direct/slots ranks=4",
+    "bcast:tree/slots",
+    "allgather:direct/exposed",
+    "allgather:oneshot/slots bytes=16K ranks=32",
+    "allgather:ring/slots bytes=64K-inf ranks=17-inf",
+    "allgather:direct/slots",
+    "alltoall:direct/exposed",
+    "alltoall:oneshot/slots bytes=1K ranks=32",
+    "alltoall:pairwise/slots",
+    "reduce_scatter_block:twoshot/exposed",
+    "reduce_scatter_block:oneshot/slots bytes=16K ranks=32",
+    "reduce_scatter_block:ring/slots bytes=64K-inf ranks=17-inf",
+    "reduce_scatter_block:twoshot/slots",
+    "gather:direct",
+    "scatter:direct",
+    "sendrecv:direct",
+};
+
+const char *occl_plan_rule(int i)
+{
+    return i >= 0 && (size_t)i < sizeof table / sizeof *table ? table[i] : NULL;
+}
+
+typedef struct range {
+    uint64_t lo, hi;
+} range_t;
+
+typedef struct rule {
+    int any;                         /* for all collectives */
+    uint32_t kind;
+    char planner[24];
+    uint32_t moves;
+    range_t bytes, ranks;
+} rule_t;
+
+/* --- text --------------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    const char *at;
+    char *err;
+    size_t errlen;
+} text_t;
+
+static int wrong(text_t *t, const char *what)
+{
+    if (t->err && t->errlen)
+        snprintf(t->err, t->errlen, "%s at \"%.40s\"", what, t->at);
+    return 0;
+}
+
+static void skip_blank(text_t *t)
+{
+    while (*t->at == ' ' || *t->at == '\t' || *t->at == '\n')
+        t->at++;
+}
+
+static int at_rule_end(const text_t *t) { return *t->at == 0 || *t->at == ';' || *t->at == ','; }
+
+/* A word of letters, digits and _: its length. */
+static size_t word(const text_t *t)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)t->at[n]) || t->at[n] == '_')
+        n++;
+    return n;
+}
+
+static int is_word(const text_t *t, size_t n, const char *s) { return strlen(s) == n && strncmp(t->at, s, n) == 0; }
+
+static int parse_number(text_t *t, uint64_t *v_p)
+{
+    uint64_t v = 0;
+    unsigned shift = 0;
+    if (strncmp(t->at, "inf", 3) == 0) {
+        t->at += 3;
+        *v_p = UINT64_MAX;
+        return 1;
+    }
+    if (!isdigit((unsigned char)*t->at))
+        return wrong(t, "a number is missing");
+    while (isdigit((unsigned char)*t->at)) {
+        if (v > (UINT64_MAX - 9) / 10)
+            return wrong(t, "the number is too large");
+        v = 10 * v + (uint64_t)(*t->at++ - '0');
+    }
+    if (*t->at == 'K' || *t->at == 'M' || *t->at == 'G')
+        shift = *t->at == 'K' ? 10 : *t->at == 'M' ? 20 : 30;
+    if (shift) {
+        if (v > UINT64_MAX >> shift)
+            return wrong(t, "the number is too large");
+        t->at++;
+    }
+    *v_p = v << shift;
+    return 1;
+}
+
+static int parse_range(text_t *t, range_t *r)
+{
+    r->lo = 0;
+    if (!parse_number(t, &r->hi))
+        return 0;
+    if (*t->at == '-') {
+        t->at++;
+        r->lo = r->hi;
+        if (!parse_number(t, &r->hi))
+            return 0;
+    }
+    return r->lo <= r->hi ? 1 : wrong(t, "the range is empty");
+}
+
+/* The collective's name and ':'. */
+static int parse_kind(text_t *t, rule_t *r)
+{
+    size_t n = word(t);
+    r->kind = OCCL_COLL_COUNT;
+    r->any = *t->at == '*';
+    if (r->any)
+        n = 1;
+    else
+        for (uint32_t k = 0; k < OCCL_COLL_COUNT; k++)
+            if (is_word(t, n, occl_coll_name(k)))
+                r->kind = k;
+    if (!r->any && r->kind == OCCL_COLL_COUNT)
+        return wrong(t, "no such collective");
+    t->at += n;
+    if (*t->at != ':')
+        return wrong(t, "':' is missing");
+    t->at++;
+    return 1;
+}
+
+/* The planner's name and the movement. */
+static int parse_planner(text_t *t, rule_t *r)
+{
+    size_t n = word(t);
+    int found = 0;
+    if (n >= sizeof r->planner)
+        return wrong(t, "no such algorithm");
+    memcpy(r->planner, t->at, n);
+    r->planner[n] = 0;
+    for (int i = 0; occl_planners[i]; i++)
+        found |= (r->any || occl_planners[i]->kind == r->kind) && strcmp(occl_planners[i]->name, r->planner) == 0;
+    if (!found)
+        return wrong(t, "no such algorithm");
+    t->at += n;
+    r->moves = 1u << OCCL_MOVE_SLOTS | 1u << OCCL_MOVE_EXPOSED;
+    if (*t->at != '/')
+        return 1;
+    t->at++;
+    n = word(t);
+    if (is_word(t, n, "slots"))
+        r->moves = 1u << OCCL_MOVE_SLOTS;
+    else if (is_word(t, n, "exposed"))
+        r->moves = 1u << OCCL_MOVE_EXPOSED;
+    else
+        return wrong(t, "neither slots nor exposed");
+    t->at += n;
+    return 1;
+}
+
+/* The next rule and what separates it. 1, or 0 with t->err written. */
+static int parse_rule(text_t *t, rule_t *r)
+{
+    *r = (rule_t){.bytes = {0, UINT64_MAX}, .ranks = {0, UINT64_MAX}};
+    if (!parse_kind(t, r) || !parse_planner(t, r))
+        return 0;
+    for (skip_blank(t); !at_rule_end(t); skip_blank(t)) {
+        range_t *range = NULL;
+        if (strncmp(t->at, "bytes=", 6) == 0 || strncmp(t->at, "ranks=", 6) == 0)
+            range = *t->at == 'b' ? &r->bytes : &r->ranks;
+        if (!range)
+            return wrong(t, "neither bytes= nor ranks=");
+        t->at += 6;
+        if (!parse_range(t, range))
+            return 0;
+    }
+    if (*t->at)
+        t->at++;
+    return 1;
+}
+
+/* Before each rule: blanks and empty rules. False at the end of the text. */
+static int more_rules(text_t *t)
+{
+    skip_blank(t);
+    while (*t->at == ';' || *t->at == ',') {
+        t->at++;
+        skip_blank(t);
+    }
+    return *t->at != 0;
+}
+
+occl_status_t occl_plan_check_rules(const char *rules, char *err, size_t errlen)
+{
+    text_t t = {.at = rules ? rules : "", .err = err, .errlen = errlen};
+    rule_t r;
+    while (more_rules(&t))
+        if (!parse_rule(&t, &r))
+            return OCCL_ERR_ARG;
+    return OCCL_OK;
+}
+
+/* --- choice ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+static int narrow_float(uint32_t type) { return type == OCCL_T_F16 || type == OCCL_T_BF16; }
+
+/* All messages of a link fit the link's own slots of one half, and are small enough to be sent on the off chance. */
+static int is_eager(const occl_select_t *in, const occl_planner_t *p)
+{
+    uint64_t capacity = in->elem_bytes ? in->slot_data / in->elem_bytes : 1;
+    uint64_t share = p->split ? ceil_div(in->count, in->nranks) : in->count;
+    uint64_t per = p->msgs + (uint64_t)p->ring_msgs * (in->nranks - 1);
+    uint64_t chunks;
+    if (capacity == 0)
+        return 0;
+    /* eager_max is of a peer, all channels together; slots are a channel's own. */
+    if (per && in->elem_bytes && share > in->eager_max / in->elem_bytes / per)
+        return 0;
+    chunks = ceil_div(ceil_div(share, in->nchannels), capacity);
+    if (chunks == 0)
+        chunks = 1;
+    return per == 0 || chunks <= in->nslots / per;
+}
+
+/* Can this planner move so? */
+static int possible(const occl_select_t *in, const occl_planner_t *p, occl_movement_t move)
+{
+    if (!(p->moves & 1u << move) || (p->partials && narrow_float(in->type)))
+        return 0;
+    if (move == OCCL_MOVE_SLOTS)
+        return 1;
+    return in->exposed && !(in->kind == OCCL_COLL_ALLTOALL && in->in_place);
+}
+
+static int match(const occl_select_t *in, const rule_t *r, occl_choice_t *choice_p)
+{
+    uint64_t bytes = in->count * in->elem_bytes;
+    const occl_planner_t *p;
+    int exposed;
+
+    if (!r->any && r->kind != in->kind)
+        return 0;
+    if (bytes < r->bytes.lo || bytes > r->bytes.hi || in->nranks < r->ranks.lo || in->nranks > r->ranks.hi)
+        return 0;
+    p = occl_planner_find(in->kind, r->planner);
+    if (!p)
+        return 0;
+    exposed = (r->moves & 1u << OCCL_MOVE_EXPOSED) && bytes >= in->direct_min && possible(in, p, OCCL_MOVE_EXPOSED);
+    if (!exposed && !((r->moves & 1u << OCCL_MOVE_SLOTS) && possible(in, p, OCCL_MOVE_SLOTS)))
+        return 0;
+    choice_p->planner = p;
+    choice_p->move = exposed ? OCCL_MOVE_EXPOSED : OCCL_MOVE_SLOTS;
+    choice_p->gated = exposed || !is_eager(in, p);
+    return 1;
+}
+
+/* The built-in table, parsed once: nonblocking starts ask every time. */
+static rule_t parsed[sizeof table / sizeof *table];
+static size_t nparsed;
+static pthread_once_t parsed_once = PTHREAD_ONCE_INIT;
+
+static void parse_table(void)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        text_t t = {.at = table[i]};
+        if (parse_rule(&t, &parsed[nparsed]))
+            nparsed++;
+    }
+}
+
+occl_status_t occl_plan_select(const occl_select_t *in, occl_choice_t *choice_p)
+{
+    text_t t = {.at = in->algo ? in->algo : ""};
+    rule_t r;
+    if ((uint32_t)in->kind >= OCCL_COLL_COUNT || in->nranks == 0 || in->nchannels == 0)
+        return OCCL_ERR_ARG;
+    while (more_rules(&t)) {
+        if (!parse_rule(&t, &r))
+            return OCCL_ERR_ARG;
+        if (match(in, &r, choice_p))
+            return OCCL_OK;
+    }
+    pthread_once(&parsed_once, parse_table);
+    for (size_t i = 0; i < nparsed; i++)
+        if (match(in, &parsed[i], choice_p))
+            return OCCL_OK;
+    return OCCL_ERR_UNSUPPORTED;
+}
