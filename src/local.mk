@@ -32,3 +32,9 @@ occl_core_files += \
 	src/transport/arena.h \
 	src/transport/cma.c \
 	src/transport/cma.h
+occl_core_files += src/util/placeholder.c
+
+# plan: one file an algorithm
+occl_core_files += src/plan/plan.c src/plan/plan.h src/plan/planner.h src/plan/select.c src/plan/select.h
+occl_core_files += src/plan/oneshot.c src/plan/twoshot.c src/plan/direct.c src/plan/ring.c src/plan/tree.c
+occl_core_files += src/plan/pairwise.c src/plan/dissemination.c
