@@ -32,7 +32,6 @@ occl_core_files += \
 	src/transport/arena.h \
 	src/transport/cma.c \
 	src/transport/cma.h
-occl_core_files += src/util/placeholder.c
 
 # plan: one file an algorithm
 occl_core_files += src/plan/plan.c src/plan/plan.h src/plan/planner.h src/plan/select.c src/plan/select.h
