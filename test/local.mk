@@ -100,24 +100,15 @@ EXTRA_DIST += test/tap/tap.sh
 #------------------------------------------------------------------------------
 tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/tree/env.t \
 	test/tree/man.t test/tree/nvcc_check.t test/tree/quickstart.t
-dist_check_SCRIPTS = $(tree_tests)
-TESTS += $(tree_tests)
+# install.t is no part of the smoke set: distcheck installs and uninstalls by itself
+dist_check_SCRIPTS = $(tree_tests) test/tree/install.t
+TESTS += $(tree_tests) test/tree/install.t
 SMOKE_TESTS += $(tree_tests)
+EXTRA_DIST += test/tree/consumer/CMakeLists.txt test/tree/consumer/app.c test/tree/consumer/check
 
 #------------------------------------------------------------------------------
-# unit
+# The other folders have a list each
 #------------------------------------------------------------------------------
-# The payload loops, as produced (-O3) and with several lanes a block
-check_PROGRAMS += test/unit/data test/unit/data_emu
-test_unit_data_SOURCES = test/unit/data.c
-test_unit_data_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_KERNEL_CFLAGS)
-test_unit_data_LDADD = $(TAP_LIBS) -lpthread
-test_unit_data_LDFLAGS = $(occl_test_ldflags)
-test_unit_data_emu_SOURCES = test/unit/data.c
-test_unit_data_emu_CPPFLAGS = -DOCCL_EMU=1 $(AM_CPPFLAGS)
-test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
-test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
-TESTS += test/unit/data.t test/unit/data_emu.t
-SMOKE_TESTS += test/unit/data_emu.t
-# util and the host transport
 include test/unit/local.mk
+include test/emu/local.mk
+include test/mpi/local.mk

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Unit tests: one process, no MPI, linked to the emulation build of the core.
+# Unit tests: one process, no MPI, mostly linked to the emulation build of the core.
+# test/local.mk says how to add one.
 
 unit_util_tests = test/unit/env test/unit/hash test/unit/log
 unit_transport_tests = test/unit/arena test/unit/cma
@@ -22,3 +23,16 @@ test_unit_arena_LDFLAGS = $(occl_test_ldflags)
 test_unit_cma_SOURCES = test/unit/cma.c test/unit/pair.h
 test_unit_cma_LDADD = libocclcore_emu.la $(TAP_LIBS)
 test_unit_cma_LDFLAGS = $(occl_test_ldflags)
+
+# The payload loops, as produced (-O3) and with several lanes a block
+check_PROGRAMS += test/unit/data test/unit/data_emu
+test_unit_data_SOURCES = test/unit/data.c
+test_unit_data_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_KERNEL_CFLAGS)
+test_unit_data_LDADD = $(TAP_LIBS) -lpthread
+test_unit_data_LDFLAGS = $(occl_test_ldflags)
+test_unit_data_emu_SOURCES = test/unit/data.c
+test_unit_data_emu_CPPFLAGS = -DOCCL_EMU=1 $(AM_CPPFLAGS)
+test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
+test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/unit/data.t test/unit/data_emu.t
+SMOKE_TESTS += test/unit/data_emu.t

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Install into a folder, use it as a stranger would, uninstall: nothing stays.
+. "$top_srcdir/test/tap/tap.sh"
+
+[ -z "$SANITIZED" ] || skip_all "a sanitizer build is not installed"
+top_srcdir=$(cd "$top_srcdir" && pwd)
+cd "$top_builddir" || bail "no build folder"
+prefix=$tap_tmp/prefix
+# Not as a part of the make that runs this test
+unset MAKEFLAGS MFLAGS MAKELEVEL TESTS
+
+runs "make install" $MAKE install prefix="$prefix" || { done_testing; }
+module=mpix_occl$OCCL_SUFFIX
+for f in "lib/lib$module.a" "lib/lib$module.so" "lib/pkgconfig/$module.pc"; do
+    [ -e "$prefix/$f" ]
+    ok $? "it brings $f"
+done
+if [ -f "$prefix/include/mpix_occl.h" ]; then
+    mkdir "$tap_tmp/pc" "$tap_tmp/app"
+    sed "s|^prefix=.*|prefix=$prefix|" "$prefix/lib/pkgconfig/$module.pc" >"$tap_tmp/pc/$module.pc"
+    # A user builds in a shell of his own
+    unset CC CFLAGS LDFLAGS
+    if ! pkg-config --version >/dev/null 2>&1; then
+        skip "no pkg-config"
+    else
+        runs "a program finds it by pkg-config and runs on 2 ranks" \
+            sh "$top_srcdir/test/tree/consumer/check" "$tap_tmp/pc" "$module" "$MPIEXEC" "$tap_tmp/app"
+        if [ -n "$CMAKE" ]; then
+            runs "and by CMake, with three lines" \
+                sh "$top_srcdir/test/tree/consumer/check" "$tap_tmp/pc" "$module" "$MPIEXEC" "$tap_tmp/app" cmake
+        else
+            skip "no cmake"
+        fi
+    fi
+else
+    skip "no mpix_occl.h yet"
+fi
+runs "make uninstall" $MAKE uninstall prefix="$prefix"
+find "$prefix" ! -type d >"$tap_tmp/left"
+empty "leaves no file" "$tap_tmp/left"
+done_testing
