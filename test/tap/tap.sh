@@ -14,13 +14,14 @@ bail() { echo "Bail out! $*"; exit 99; }
 skip_all() { echo "1..0 # SKIP $*"; exit 0; }
 skip() { tap_count=$((tap_count + 1)); echo "ok $tap_count # SKIP $*"; }
 
-# ok STATUS SENTENCE: 0 is true
+# ok STATUS SENTENCE: 0 is true. tap_todo, when not empty, says why it may fail for now.
+tap_todo=
 ok() {
     tap_count=$((tap_count + 1))
     if [ "$1" = 0 ]; then
-        echo "ok $tap_count - $2"
+        echo "ok $tap_count - $2${tap_todo:+ # TODO $tap_todo}"
     else
-        echo "not ok $tap_count - $2"
+        echo "not ok $tap_count - $2${tap_todo:+ # TODO $tap_todo}"
         return 1
     fi
 }
