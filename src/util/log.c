@@ -64,12 +64,14 @@ static int log_parse(occl_logger_t *lg, const char *spec, const char **bad_p, si
 
 char *occl_log_hostname(char *buf, size_t len)
 {
-    if (len == 0)
-        return buf;
-    if (gethostname(buf, len) != 0)
-        (void)snprintf(buf, len, "?");
-    buf[len - 1] = '\0'; /* a name that is too long need not be terminated */
-    buf[strcspn(buf, ".")] = '\0';
+    char name[256];
+    occl_strbuf_t b;
+
+    if (gethostname(name, sizeof name) != 0)
+        (void)snprintf(name, sizeof name, "?");
+    name[sizeof name - 1] = '\0'; /* a name that is too long need not be terminated */
+    occl_strbuf_fixed(&b, buf, len);
+    occl_strbuf_addn(&b, name, strcspn(name, "."));
     return buf;
 }
 
