@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # hwloc tells which cores are near; without it the process's own affinity does.
 
+# Whoever first links it adds $(HWLOC_LIBS) to occl_core_libs in src/local.mk and
+# hwloc to OCCL_PC_REQUIRES_PRIVATE here.
 AC_DEFUN([OCCL_CHECK_HWLOC], [
 AC_ARG_WITH([hwloc], [AS_HELP_STRING([--without-hwloc], [do not use hwloc])], [], [with_hwloc=auto])
 occl_hwloc=no
