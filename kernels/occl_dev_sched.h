@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The scheduler of a channel: which run next, how long to wait for it, when to put it aside, when to leave the device.
+ *
+ * A pass gives every run of the table one turn, in order. A turn ends when the run is over, when its steps are used up, or
+ * when it has waited in vain for its stickiness. Stickiness (OCCL's idea: a peer that answered is running the same
+ * collective now, so stay) doubles after a turn that moved and halves after one that did not, between two bounds given in
+ * time; the head of the table gets four times as much. Nothing is agreed with other ranks or channels: a switched-out run leaves
+ * its messages in links that are its own tag's alone, so it blocks nobody.
+ *
+ * Decisions are lane 0's, shared with the block (occl_uniform): lanes that disagreed would run different collectives.
+ */
+#ifndef OCCL_KERNELS_SCHED_H
+#define OCCL_KERNELS_SCHED_H
+
+#include "occl_dev_step.h"
+
+OCCL_FN void occl_count(uint64_t *p, uint64_t by) { occl_store_relaxed64(p, occl_load_relaxed64(p) + by); }
+
+#if !OCCL_CUDA
+void occl_host_wake(uint32_t *sleeper);
+/* Peers may sleep. My flags are stored; then the fence; then I read who sleeps. A sleeper stores that it sleeps, fences, and
+ * looks at its flags once more: one of us sees the other. */
+OCCL_FN void occl_wake_peers(const occl_dev_run_t *r)
+{
+    uint32_t i;
+    occl_fence_sys();
+    for (i = 0; i < r->nwake; i++)
+        if (occl_load_relaxed32(r->wake[i]))
+            occl_host_wake(r->wake[i]);
+}
+#endif
+
+/* Lane 0 only. The channel is through with the run, or has parked it: the last channel tells the host. */
+OCCL_FN void occl_dev_report(occl_chan_t *ch, occl_dev_run_t *r)
+{
+    uint64_t tail, what;
+    if (occl_add_dev(&r->left, (uint32_t)-1) != 1)
+        return;
+    what = occl_load_relaxed32(&r->failed);
+    if (!what && occl_load_relaxed32(&r->parked))
+        what = OCCL_CQ_PARKED;
+    tail = ch->cq.tail;
+    /* The ring has room: the host never has more than OCCL_QUEUE_LEN runs outstanding. */
+    occl_store_relaxed64(&ch->cq.entry[tail & (OCCL_QUEUE_LEN - 1)], (uint64_t)(uintptr_t)r | what);
+    /* The counter's acquire has made the other channels' outputs mine; this release hands all of them to the host. */
+    occl_store_release64(&ch->cq.tail, tail + 1);
+}
+
+/* Lane 0 only. Takes entry `i` out of the table. */
+OCCL_FN void occl_dev_remove(occl_chan_t *ch, uint32_t i)
+{
+    for (ch->ntable--; i < ch->ntable; i++)
+        ch->table[i] = ch->table[i + 1];
+}
+
+/* Lane 0 only. Moves submissions into the table; a higher priority goes in front of a lower one. Returns how many wait outside. */
+OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
+{
+    occl_queue_t *q = ch->nchannels > 1 ? &ch->inbox : &d->sq;
+    uint64_t head, tail;
+    if (ch->index == 0 && ch->nchannels > 1) {
+        /* The leader alone reads the host's memory and hands entries on. */
+        head = d->sq.head;
+        tail = occl_load_acquire64(&d->sq.tail);
+        for (; head != tail; head++) {
+            uint64_t e = occl_load_relaxed64(&d->sq.entry[head & (OCCL_QUEUE_LEN - 1)]);
+            occl_dev_run_t *r = (occl_dev_run_t *)(uintptr_t)e;
+            uint32_t c, n = r->plan->nchannels;
+            for (c = 0; c < n; c++) {
+                occl_queue_t *in = &d->chan[c].inbox;
+                uint64_t t = in->tail;
+                if (r->st[c].over)
+                    continue;
+                occl_store_relaxed64(&in->entry[t & (OCCL_QUEUE_LEN - 1)], e);
+                occl_store_release64(&in->tail, t + 1);
+            }
+        }
+        occl_store_release64(&d->sq.head, head);
+    }
+    head = q->head;
+    tail = occl_load_acquire64(&q->tail);
+    for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++) {
+        occl_dev_run_t *r = (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&q->entry[head & (OCCL_QUEUE_LEN - 1)]);
+        uint32_t i = ch->ntable++;
+        for (; i && ch->table[i - 1]->priority < r->priority; i--)
+            ch->table[i] = ch->table[i - 1];
+        ch->table[i] = r;
+        r->st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
+        r->st[ch->index].stuck_since = 0;
+    }
+    occl_store_release64(&q->head, head);
+    return (uint32_t)(tail - head);
+}
+
+enum { OCCL_TURN_OVER = 1, OCCL_TURN_MOVED = 2 };
+
+/*
+ * One run's turn. Returns OCCL_TURN_*. *result_p is what exec said last. Without patience a blocked run is left at once.
+ */
+OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r, uint32_t head,
+                               uint32_t patient, uint32_t *result_p)
+{
+    occl_chan_state_t *st = &r->st[ch->index];
+    uint32_t moved = 0, polls = 0, total = 0, v, go;
+    uint64_t deadline = 0;
+    for (;;) {
+        v = occl_dev_exec(l, ch, r, d->conf.max_steps, &moved);
+        total += moved;
+        if (v != OCCL_AGAIN || total >= d->conf.max_steps)
+            break;
+        /* Blocked. Lane 0 decides for the block whether to poll on. */
+        go = 0;
+        if (occl_lane(l) == 0) {
+            polls++;
+            if (moved)
+                deadline = 0;
+            if (occl_load_relaxed32(&r->drop)) {
+                go = 2;
+            } else if (!patient) {
+                go = 0;
+            } else if ((polls & 3) == 0) {
+                uint64_t now = occl_clock_ns();
+                if (!deadline)
+                    deadline = now + (head ? st->stick_ns * 4 : st->stick_ns);
+                go = polls < d->conf.min_polls || now < deadline;
+            } else {
+                go = 1;
+            }
+        }
+        go = occl_uniform(l, go);
+        if (go != 1) {
+            if (go == 2)
+                v = OCCL_DROPPED;
+            break;
+        }
+        occl_chaos(l);
+        occl_relax();
+    }
+    if (occl_lane(l) == 0) {
+        occl_count(&ch->stats.polls, polls);
+        occl_count(&ch->stats.steps, total);
+        if (total) {
+            if (st->stick_ns < d->conf.stick_max_ns)
+                st->stick_ns *= 2;
+        } else if (st->stick_ns > d->conf.stick_min_ns) {
+            st->stick_ns /= 2;
+        }
+    }
+    *result_p = v;
+    return (v != OCCL_AGAIN ? OCCL_TURN_OVER : 0) | (total ? OCCL_TURN_MOVED : 0);
+}
+
+/* Every run of the table gets a turn. Returns whether anything moved; uniform. */
+OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint32_t patient)
+{
+    uint32_t waiting = 0, i = 0, any = 0;
+    if (occl_lane(l) == 0)
+        waiting = occl_dev_accept(d, ch);
+    waiting = occl_uniform(l, waiting);
+    while (i < ch->ntable) {
+        occl_dev_run_t *r = ch->table[i];
+        occl_chan_state_t *st = &r->st[ch->index];
+        uint32_t result, turn = occl_dev_turn(l, d, ch, r, i == 0, patient, &result), gone = 0;
+        any |= turn;
+        occl_sync(l); /* all lanes are through with the run before lane 0 may give it away */
+        if (occl_lane(l) == 0) {
+#if !OCCL_CUDA
+            if (st->posted) {
+                st->posted = 0;
+                occl_wake_peers(r);
+            }
+#endif
+            if (turn & OCCL_TURN_OVER) {
+                gone = 1;
+                st->over = 1;
+                if (result != OCCL_DONE)
+                    occl_store_relaxed32(&r->failed, result);
+                occl_count(&ch->stats.runs, 1);
+            } else if (turn & OCCL_TURN_MOVED) {
+                st->stuck_since = 0;
+                if (ch->ntable > 1)
+                    occl_count(&ch->stats.preemptions, 1);
+            } else {
+                uint64_t now = occl_clock_ns();
+                if (ch->ntable > 1)
+                    occl_count(&ch->stats.preemptions, 1);
+                if (!st->stuck_since)
+                    st->stuck_since = now;
+                /* Others wait for a place that this run does not use. */
+                if (waiting && now - st->stuck_since >= d->conf.park_ns) {
+                    gone = 1;
+                    occl_count(&ch->stats.parks, 1);
+                    occl_store_relaxed32(&r->parked, 1);
+                }
+            }
+            if (gone) {
+                occl_dev_remove(ch, i);
+                occl_dev_report(ch, r);
+            }
+        }
+        gone = occl_uniform(l, gone);
+        if (!gone)
+            i++;
+    }
+    return any;
+}
+
+/*
+ * The daemon: passes until there is nothing to do for `linger`, or until `residence` is over (so that a thread stuck in a
+ * synchronising call of the application gets through, and the launcher brings the daemon back). The leader decides; the
+ * others follow its stop word. State stays in the table: a later launch goes on where this one left.
+ */
+OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint64_t launch)
+{
+    uint64_t born = 0, moved_at = 0;
+    uint32_t stay = 1;
+    if (occl_lane(l) == 0)
+        born = moved_at = occl_clock_ns();
+    while (stay) {
+        uint32_t any = occl_dev_pass(l, d, ch, 1);
+        if (occl_lane(l) == 0) {
+            uint64_t now = occl_clock_ns();
+            if (any)
+                moved_at = now;
+            if (ch->index == 0) {
+                if (now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns) {
+                    stay = 0;
+                    occl_store_release64(&d->stop, launch);
+                }
+            } else if (occl_load_acquire64(&d->stop) == launch) {
+                stay = 0;
+            }
+        }
+        stay = occl_uniform(l, stay);
+    }
+    if (occl_lane(l) == 0) {
+        occl_count(&ch->stats.quits, ch->index == 0);
+        if (ch->index == 0) {
+            /* The last store of this launch. A submission that came after the tail was read shows as a difference to it, and
+               whoever waits launches again. */
+            occl_store_release64(&d->quit, launch << 32 | (d->sq.head & 0xffffffffull));
+        }
+    }
+}
+
+#endif
