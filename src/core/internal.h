@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The core's own structures: what is shared with peers, what is private, who writes what. Included by src/core only.
+ *
+ * One lock a context (occl_ctx.lock) guards everything private. It is held for bounded times: never across a wait, a system
+ * call that waits, or user code. Completion callbacks are collected under it and called after it is released (ctx_unlock).
+ */
+#ifndef OCCL_SRC_CORE_INTERNAL_H
+#define OCCL_SRC_CORE_INTERNAL_H
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "device/device.h"
+#include "plan/select.h"
+#include "progress/helper.h"
+#include "transport/arena.h"
+#include "transport/cma.h"
+#include "util/futex.h"
+#include "util/hash.h"
+#include "util/list.h"
+#include "util/lock.h"
+#include "util/log.h"
+#include "util/strbuf.h"
+
+#define OCCL_LIKELY(x) __builtin_expect(!!(x), 1)
+#define OCCL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* --- shared memory: the board ------------------------------------------------------------------------------------- */
+
+/*
+ * One a process, in its arena: how to wake it. `sleeping` is written by the owner (a thread that is about to sleep, counted
+ * under the context's lock); `bell` by whoever wakes it (processors only, so a read-modify-write is allowed).
+ */
+typedef struct occl_sleeper {
+    uint32_t sleeping; /* written by the owner; occl_dev_run_t.wake points here */
+    uint32_t bell;     /* futex */
+    uint32_t pad[14];
+} occl_sleeper_t;
+
+/*
+ * Readiness record of run n: slot n & 1 of its tag block. The owner fills the fields, then releases `word`. A reader acquires word;
+ * if it says n the fields are n's.
+ *
+ * Why two are enough: I write record n over record n-2. I do that when I have finished n-1, so I have seen the start of n-1 of
+ * every member, and whoever starts n-1 has finished n-2 and will not read its records again. A run that fails keeps this: it may
+ * be over for the user at once, but the next run of the tag is not started before every member has started this one (RUN_DRAIN).
+ */
+enum { REC_READY = 1, REC_ERROR = 2, REC_WITHDRAWN = 3 };
+enum { REC_POOL = 1, REC_IN_PLACE = 2 };
+typedef struct occl_record {
+    uint64_t word; /* n << 8 | REC_* */
+    uint64_t sig;  /* hash of the fields below, up to count */
+    uint32_t kind, type, op;
+    int32_t root;
+    uint64_t count;
+    uint64_t send, recv; /* addresses in the owner's address space */
+    uint32_t flags;
+    uint32_t status;     /* REC_ERROR: why */
+    uint64_t pad[8];
+} occl_record_t;
+
+/* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
+ * while there is none; the owner releases it once the mailbox is zeroed. */
+typedef struct occl_tagblk {
+    uint64_t key;
+    uint64_t pad[7];
+    occl_record_t rec[2];
+    uint64_t mbox[];
+} occl_tagblk_t;
+
+/* Directory of a rank's tags on one communicator: open addressing, only grows, entries never move within one table. The
+ * owner writes `off`, then releases `key`. A full table is replaced by a larger one; the old one stays readable. */
+typedef struct occl_direntry {
+    uint64_t key; /* key + 1; 0: empty */
+    uint64_t off;
+} occl_direntry_t;
+typedef struct occl_dirtable {
+    uint64_t mask;
+    uint64_t pad[7];
+    occl_direntry_t e[];
+} occl_dirtable_t;
+
+/* Keys of the last records published, so that peers need not look at every pending tag. The owner stores the entry, then
+ * releases head. A reader that fell behind by more than the ring looks at all its active tags instead. */
+#define OCCL_NEWS_LEN 256
+enum { PEER_ATTACHED = 1, PEER_DETACHED = 2, PEER_GONE = 3 };
+typedef struct occl_commblk {
+    uint32_t state; /* PEER_*; release */
+    uint32_t pad0[15];
+    uint64_t dir;   /* offset of the directory's current table; release */
+    uint64_t pad1[7];
+    uint64_t head;  /* release */
+    uint64_t pad2[7];
+    uint64_t news[OCCL_NEWS_LEN];
+} occl_commblk_t;
+
+/* --- private ------------------------------------------------------------------------------------------------------ */
+
+typedef struct occl_tag occl_tag_t;
+
+struct occl_ctx {
+    occl_lock_t lock;
+    occl_env_t env;
+    occl_logger_t log;
+    occl_arena_t *arena;
+    int threads_are_ranks;
+    int ncpus;
+    int oversubscribed;          /* more ranks of a communicator on this node than processors: yield early */
+    uint64_t sleeper_off;
+    occl_sleeper_t *sleeper;
+    uint32_t sleepers;           /* threads behind sleeper->sleeping */
+    occl_device_t *dev;
+    occl_list_t comms;           /* occl_comm_t.in_ctx, all, also detached ones with pending runs */
+    occl_list_t active;          /* occl_comm_t.in_active: with pending runs */
+    occl_list_t waiting_room;    /* occl_run_t.in_room: ready, but the device's queue is full */
+    occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called */
+    uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
+    uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
+    uint32_t idle_passes;
+    uint64_t pool_used, pool_peak;
+    occl_list_t pool_free;       /* pool regions kept for the next run */
+    uint64_t checked_peers_at;
+    occl_helper_t *helper;
+    uint64_t n_starts, n_gates, n_gated, n_eager, n_mismatch, n_withdrawn, n_failed, n_pool, n_passes, n_sleeps;
+    int closing;
+};
+
+typedef struct occl_member {     /* a rank of a communicator, seen from here */
+    occl_peer_t *map;
+    unsigned char *base;         /* its arena */
+    occl_commblk_t *blk;
+    occl_sleeper_t *sleeper;
+    uint64_t cursor;             /* how far its news are read */
+    uint64_t via;
+    occl_arena_desc_t desc;
+    char name[96];
+    int dead;                    /* found gone; never comes back */
+} occl_member_t;
+
+struct occl_comm {
+    occl_ctx_t *ctx;
+    occl_list_t in_ctx, in_active;
+    int rank, size;
+    int refs;                    /* attach, every coll and every run */
+    int detached;
+    int unmapped;
+    char name[64];
+    uint64_t blk_off;
+    occl_commblk_t *blk;
+    uint64_t dir_off, dir_count, dir_bytes;
+    occl_member_t *member;
+    uint64_t *via;               /* [size], for EXPOSED runs */
+    occl_hash_t tags;            /* key -> occl_tag_t */
+    occl_list_t active_tags;     /* occl_tag_t.in_active: a run is pending */
+    occl_hash_t plans;           /* signature + in_place -> occl_cached_plan_t */
+    int cma;                     /* agreed */
+    uint64_t eager_max, direct_min, chunk;
+    uint32_t nchannels;
+    occl_geometry_t geo, pool_geo;
+    char algo[OCCL_ENV_STRING];
+    int priority;
+    uint64_t n_starts, n_mismatch, n_colls, tag_bytes, tag_bytes_max, pending;
+};
+
+/* Plans are shared by all colls with the same arguments on a communicator. */
+typedef struct occl_cached_plan {
+    uint64_t key;
+    occl_plan_args_t args;       /* compared whole: the key may collide */
+    occl_plan_t *plan;
+    int gated;
+    int refs;
+} occl_cached_plan_t;
+
+struct occl_tag {
+    occl_comm_t *comm;
+    uint64_t key;
+    occl_list_t in_active;
+    occl_list_t queue;           /* occl_run_t.in_tag, in start order; only the head is active */
+    uint32_t n, me;              /* members, my index */
+    int32_t *member;             /* [n] ranks of the communicator */
+    uint64_t last_n;             /* of the last start */
+    uint64_t block_off, bytes;
+    occl_tagblk_t *blk;
+    occl_tagblk_t **pblk;        /* [n] the members' blocks; NULL until found */
+    occl_link_t *links;          /* [channels * n] */
+    uint64_t *seen;              /* [n] last run whose record was read */
+    uint32_t nseen;              /* members (others) whose record of the head's n was seen */
+    uint32_t **wake;             /* [n - 1] the others' sleepers */
+    uint64_t *via;               /* [n] */
+    occl_status_t dead;          /* a member is gone: every further run fails like this */
+    char why_dead[160];
+};
+
+/*
+ * A run's states.
+ *
+ *   QUEUED   an earlier run of the tag is not finished
+ *   GATE     record published; waits for the members' records
+ *   ROOM     ready; the device's queue is full
+ *   DEVICE   handed over
+ *   VERIFY   outputs are written; not all members' signatures have been seen
+ *   DRAIN    over for the user (failed); holds the tag until all members have started it
+ *   OVER     out of the tag's queue
+ *
+ *   QUEUED -> GATE            the run before has left the queue              tag_activate
+ *   GATE -> DEVICE | ROOM     all members ready, or not gated                 run_submit
+ *   ROOM -> DEVICE            a place is free                                 progress
+ *   DEVICE -> GATE            parked by a channel                             device_event
+ *   DEVICE -> VERIFY | OVER   completed                                       device_event
+ *   any -> DRAIN | OVER       failed                                          run_finish
+ *   VERIFY, DRAIN -> OVER     the last member's record was seen               tag_check
+ */
+typedef enum { RUN_QUEUED, RUN_GATE, RUN_ROOM, RUN_DEVICE, RUN_VERIFY, RUN_DRAIN, RUN_OVER } occl_run_state_t;
+
+struct occl_run {
+    occl_dev_run_t dev;          /* first: the device hands back its address */
+    occl_list_t in_tag, in_room, in_called;
+    occl_tag_t *tag;
+    occl_comm_t *comm;
+    occl_coll_t *coll;           /* referenced while the run lives; NULL for a failed start */
+    occl_cached_plan_t *cp;      /* referenced */
+    occl_run_state_t state;
+    uint64_t n;
+    int gated, embedded, refs;
+    uint32_t over;               /* release; read without the lock */
+    occl_status_t status;        /* outcome; written before over */
+    occl_status_t failing;       /* what a withdrawal from the device will end as */
+    char *text;                  /* of the outcome; NULL: none */
+    uint64_t bytes;
+    void (*fn)(void *, occl_run_t *);
+    void *fn_state;
+    uint64_t started_at;
+    /* caches, kept for the object's next life */
+    uint64_t *x;                 /* xsend, xrecv: 2 * xcap */
+    unsigned char **pools;       /* rxpool, txpool: 2 * pcap */
+    uint32_t xcap, pcap;
+    unsigned char *scratch;
+    uint64_t scratch_cap;
+    uint64_t pool_off, pool_bytes;
+};
+
+struct occl_coll {
+    occl_comm_t *comm;
+    occl_tag_t *tag;
+    occl_coll_args_t args;
+    occl_record_t wire;          /* sig and fields as published */
+    occl_cached_plan_t *cp;      /* NULL for SENDRECV until the gate knows the size */
+    int refs;                    /* owner, active runs */
+    int freed;
+    occl_run_t *run;             /* the embedded run */
+    occl_run_t *active;          /* the run that is not over, embedded or not */
+};
+
+/* ctx.c */
+void occl_set_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+occl_status_t occl_fail(occl_status_t status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static inline void ctx_lock(occl_ctx_t *ctx) { occl_lock(&ctx->lock); }
+/* Releases the lock and calls the callbacks that became due. */
+void ctx_unlock(occl_ctx_t *ctx);
+
+/* comm.c */
+void comm_ref(occl_comm_t *c);
+void comm_unref(occl_comm_t *c);
+occl_status_t dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
+uint64_t dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key);
+void comm_publish(occl_comm_t *c, uint64_t key);
+int comm_read_news(occl_comm_t *c);
+void comm_check_peers(occl_comm_t *c);
+
+/* tag.c */
+occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
+void tag_free(occl_tag_t *t);
+void tag_enqueue(occl_tag_t *t, occl_run_t *r);
+void tag_activate(occl_tag_t *t);
+void tag_check(occl_tag_t *t);
+void tag_leave(occl_tag_t *t, occl_run_t *r);
+const char *tag_label(const occl_tag_t *t, char *buf, size_t len);
+void tag_wake(occl_tag_t *t);
+void tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
+
+/* run.c */
+occl_run_t *run_new(void);
+void run_ref(occl_run_t *r);
+void run_unref(occl_run_t *r);
+void run_finish(occl_run_t *r, occl_status_t status, char *text);
+void run_fail(occl_run_t *r, occl_status_t status, char *text);
+void run_submit(occl_run_t *r);
+void run_publish(occl_run_t *r);
+void run_open(occl_run_t *r);
+void device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
+char *run_mismatch_text(occl_run_t *r);
+char *occl_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void pool_trim(occl_ctx_t *ctx);
+
+/* coll.c */
+void coll_unref(occl_coll_t *coll);
+occl_status_t plan_get(occl_comm_t *c, const occl_plan_args_t *a, int gated, occl_cached_plan_t **cp_p);
+void plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
+occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
+
+/* wait.c: the caller holds the lock */
+int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient);
+
+#endif
