@@ -20,6 +20,10 @@
  * Flag values. Slot k of run r carries (r << 32 | k + 1). SIG words carry (r << 32 | section << 24 | k + 1), k within the
  * section, and only grow within a run; a wait is "at least". So nothing that an earlier run left behind, finished or failed,
  * can satisfy a wait of this run, and a run starts from known counters whatever happened before it.
+ *
+ * Run numbers wrap in the 32 bits that flags have for them, so "at least" is a signed difference, and once in 2^30 runs of a tag
+ * the owner of a mailbox sets its words to that run's base before it opens the gate (src/core/run.c): no word is ever
+ * more than 2^31 runs old.
  */
 #ifndef OCCL_KERNELS_PLAN_H
 #define OCCL_KERNELS_PLAN_H

@@ -54,11 +54,12 @@ OCCL_FN uint32_t occl_check_credit(const occl_dev_run_t *r, uint32_t ix, uint64_
         return OCCL_DONE;
     credit = occl_load_acquire64(&r->links[ix].rx->credit[r->run & 1]);
     /* A credit of an earlier run has a smaller upper half. */
-    return credit >= (r->run << 32 | (k - r->nslots + 1)) ? OCCL_DONE : OCCL_AGAIN;
+    return (int64_t)(credit - (r->run << 32 | (k - r->nslots + 1))) >= 0 ? OCCL_DONE : OCCL_AGAIN;
 }
 OCCL_FN uint32_t occl_check_sig(const occl_dev_run_t *r, uint32_t ix, uint32_t sec, uint64_t k)
 {
-    return occl_load_acquire64(&r->links[ix].rx->sig) >= occl_flag_sig(r->run, sec, k) ? OCCL_DONE : OCCL_AGAIN;
+    uint64_t sig = occl_load_acquire64(&r->links[ix].rx->sig);
+    return (int64_t)(sig - occl_flag_sig(r->run, sec, k)) >= 0 ? OCCL_DONE : OCCL_AGAIN;
 }
 
 /* May the step go on? Uniform over the block. */

@@ -50,7 +50,7 @@ typedef struct occl_sleeper {
 enum { REC_READY = 1, REC_ERROR = 2, REC_WITHDRAWN = 3 };
 enum { REC_POOL = 1, REC_IN_PLACE = 2 };
 typedef struct occl_record {
-    uint64_t word; /* n << 8 | REC_* */
+    uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
     uint64_t sig;  /* hash of the fields below, up to count */
     uint32_t kind, type, op;
     int32_t root;
@@ -60,6 +60,8 @@ typedef struct occl_record {
     uint32_t status;     /* REC_ERROR: why */
     uint64_t pad[8];
 } occl_record_t;
+enum { REC_WORDS = 8 }; /* of 64 bits, in use */
+#define WIRE_IN_PLACE 0x10000u /* or-ed to kind: in place on this rank, where all must agree */
 
 /* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
  * while there is none; the owner releases it once the mailbox is zeroed. */
@@ -115,6 +117,7 @@ struct occl_ctx {
     occl_list_t comms;           /* occl_comm_t.in_ctx, all, also detached ones with pending runs */
     occl_list_t active;          /* occl_comm_t.in_active: with pending runs */
     occl_list_t waiting_room;    /* occl_run_t.in_room: ready, but the device's queue is full */
+    occl_list_t unchecked;       /* occl_tag_t.in_unchecked */
     occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
@@ -186,6 +189,10 @@ struct occl_tag {
     occl_tagblk_t **pblk;        /* [n] the members' blocks; NULL until found */
     occl_link_t *links;          /* [channels * n] */
     uint64_t *seen;              /* [n] last run whose record was read */
+    uint64_t *pword, *psig;      /* [n] what it said */
+    uint32_t attempt;            /* withdrawals so far: makes the words of two tries at one n differ */
+    occl_list_t in_unchecked;    /* the head went to the device before the members' records were looked at */
+    occl_list_t self_sends, self_recvs; /* messages to oneself: n == 1 */
     uint32_t nseen;              /* members (others) whose record of the head's n was seen */
     uint32_t **wake;             /* [n - 1] the others' sleepers */
     uint64_t *via;               /* [n] */
@@ -251,6 +258,8 @@ struct occl_coll {
     int freed;
     occl_run_t *run;             /* the embedded run */
     occl_run_t *active;          /* the run that is not over, embedded or not */
+    occl_status_t outcome;       /* of the last run that was over */
+    char *text;
 };
 
 /* ctx.c */
@@ -272,6 +281,9 @@ void comm_check_peers(occl_comm_t *c);
 /* tag.c */
 occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
 void tag_free(occl_tag_t *t);
+/* A consistent copy of member i's record of run n, or 0: it has none (any more). */
+int tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
+int tag_recheck(occl_tag_t *t, occl_run_t *r);
 void tag_enqueue(occl_tag_t *t, occl_run_t *r);
 void tag_activate(occl_tag_t *t);
 void tag_check(occl_tag_t *t);
@@ -296,7 +308,6 @@ void pool_trim(occl_ctx_t *ctx);
 
 /* coll.c */
 void coll_unref(occl_coll_t *coll);
-occl_status_t plan_get(occl_comm_t *c, const occl_plan_args_t *a, int gated, occl_cached_plan_t **cp_p);
 void plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
 occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
 

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators: the collective attach, the board (directory of tags, news), detach, and what becomes of members that go.
+ */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifndef OCCL_VERSION_STRING
+#define OCCL_VERSION_STRING "0.1.0"
+#endif
+
+enum { DIR_FIRST = 64 };
+
+/* What the ranks tell each other at attach. Sent as bytes: a differing version is found before any other field is used. */
+typedef struct hello {
+    char version[32];
+    uint32_t size_of_hello;
+    uint32_t status;
+    char text[192];
+    occl_arena_desc_t desc;
+    uint64_t blk_off, sleeper_off;
+    uint64_t eager_max, direct_min, chunk, pool_slot;
+    uint32_t nchannels, cma, emu, priority;
+    char algo[OCCL_ENV_STRING];
+} hello_t;
+
+typedef struct verdict {
+    uint32_t status, cma;
+    char text[192];
+} verdict_t;
+
+void comm_ref(occl_comm_t *c) { c->refs++; }
+
+static void dir_free(occl_comm_t *c)
+{
+    if (c->dir_off)
+        (void)occl_arena_free(c->ctx->arena, c->dir_off, c->dir_bytes);
+    c->dir_off = 0;
+}
+
+static void comm_free(occl_comm_t *c)
+{
+    occl_ctx_t *ctx = c->ctx;
+    size_t at = 0;
+    void *v;
+    for (at = 0; (v = occl_hash_next(&c->tags, &at, NULL)) != NULL;)
+        tag_free(v);
+    for (at = 0; (v = occl_hash_next(&c->plans, &at, NULL)) != NULL;) {
+        occl_cached_plan_t *cp = v;
+        occl_plan_free(cp->plan);
+        free(cp);
+    }
+    occl_hash_fini(&c->tags);
+    occl_hash_fini(&c->plans);
+    for (int p = 0; c->member && p < c->size; p++)
+        if (c->member[p].map)
+            occl_peer_unmap(ctx->arena, c->member[p].map);
+    dir_free(c);
+    if (c->blk_off)
+        (void)occl_arena_free(ctx->arena, c->blk_off, sizeof(occl_commblk_t));
+    occl_list_remove(&c->in_ctx);
+    occl_list_remove(&c->in_active);
+    free(c->member);
+    free(c->via);
+    free(c);
+}
+
+/*
+ * The last reference has gone: no run is pending here and the communicator is detached. Peers may still be writing to our mailboxes
+ * (they are behind) and reading our records, so the memory stays until every member has said that it is detached too.
+ */
+static int comm_try_free(occl_comm_t *c)
+{
+    if (c->refs > 0)
+        return 0;
+    for (int p = 0; p < c->size; p++)
+        if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED &&
+            !c->ctx->closing)
+            return 0;
+    comm_free(c);
+    return 1;
+}
+
+/* Communicators whose members were not all gone when we were through with them. */
+static void sweep(occl_ctx_t *ctx)
+{
+    OCCL_LIST_EACH(c, next, &ctx->comms, occl_comm_t, in_ctx)
+        (void)comm_try_free(c);
+}
+
+void comm_unref(occl_comm_t *c)
+{
+    if (--c->refs)
+        return;
+    /* Only now: a member that reads this will hear no more from us, and we will not write to it again. */
+    if (occl_load_relaxed32(&c->blk->state) == PEER_ATTACHED) {
+        occl_store_release32(&c->blk->state, PEER_DETACHED);
+        occl_fence_sys();
+        for (int p = 0; p < c->size; p++)
+            if (p != c->rank && occl_load_relaxed32(&c->member[p].sleeper->sleeping))
+                occl_host_wake(&c->member[p].sleeper->sleeping);
+    }
+    (void)comm_try_free(c);
+}
+
+static int smaller(uint64_t a, uint64_t b) { return a < b; }
+
+/* Rank 0's settings are everybody's; a rank that was told otherwise gets one warning. */
+static void agree(occl_comm_t *c, const hello_t *all)
+{
+    const hello_t *h0 = &all[0];
+    occl_ctx_t *ctx = c->ctx;
+    c->eager_max = h0->eager_max;
+    c->direct_min = h0->direct_min;
+    c->chunk = h0->chunk;
+    c->nchannels = h0->nchannels;
+    memcpy(c->algo, h0->algo, sizeof(c->algo));
+    c->geo.slot_bytes = 1024;
+    c->geo.nslots = 4;
+    c->pool_geo.slot_bytes = (uint32_t)h0->pool_slot;
+    c->pool_geo.nslots = 4;
+    for (int p = 1; p < c->size; p++) {
+        const hello_t *h = &all[p];
+        c->nchannels = smaller(h->nchannels, c->nchannels) ? h->nchannels : c->nchannels;
+        if (p != c->rank)
+            continue;
+        if (h->eager_max != h0->eager_max || h->direct_min != h0->direct_min || h->chunk != h0->chunk)
+            occl_log(&ctx->log, OCCL_LOG_WARN | OCCL_AREA_CHOICE,
+                     "OCCL_EAGER_MAX, OCCL_DIRECT_MIN or OCCL_CHUNK differ between rank 0 (%llu, %llu, %llu) and rank %d "
+                     "(%llu, %llu, %llu): rank 0's are used",
+                     (unsigned long long)h0->eager_max, (unsigned long long)h0->direct_min, (unsigned long long)h0->chunk, p,
+                     (unsigned long long)h->eager_max, (unsigned long long)h->direct_min, (unsigned long long)h->chunk);
+        if (strcmp(h->algo, h0->algo))
+            occl_log(&ctx->log, OCCL_LOG_WARN | OCCL_AREA_CHOICE,
+                     "OCCL_ALGO differs between rank 0 (\"%s\") and rank %d (\"%s\"): rank 0's is used", h0->algo, p, h->algo);
+    }
+}
+
+static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *mine)
+{
+    occl_ctx_t *ctx = c->ctx;
+    mine->cma = 1;
+    for (int p = 0; p < c->size; p++) {
+        occl_member_t *m = &c->member[p];
+        char err[160] = "";
+        occl_status_t s;
+        m->desc = all[p].desc;
+        if (p == c->rank) {
+            m->base = occl_arena_base(ctx->arena);
+            m->blk = c->blk;
+            m->sleeper = ctx->sleeper;
+            continue;
+        }
+        if (!occl_same_node(&all[p].desc, &all[c->rank].desc)) {
+            (void)snprintf(mine->text, sizeof(mine->text), "ranks %d and %d are on different nodes", c->rank, p);
+            return OCCL_ERR_UNSUPPORTED;
+        }
+        s = occl_peer_map(ctx->arena, &m->desc, &m->map, err, sizeof(err));
+        if (s != OCCL_OK) {
+            (void)snprintf(mine->text, sizeof(mine->text), "rank %d cannot map the memory of rank %d: %.120s", c->rank, p, err);
+            return s;
+        }
+        m->base = occl_peer_base(m->map);
+        m->blk = (occl_commblk_t *)(m->base + all[p].blk_off);
+        m->sleeper = (occl_sleeper_t *)(m->base + all[p].sleeper_off);
+        if (!mine->cma || !all[p].cma || !all[0].cma) {
+            mine->cma = 0;
+        } else if (occl_cma_probe(ctx->arena, &m->desc, m->desc.probe, m->desc.nonce[0], &m->via, err, sizeof(err)) != OCCL_OK) {
+            occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CHOICE, "no single copy with rank %d: %s", p, err);
+            mine->cma = 0;
+        }
+        c->via[p] = m->via;
+    }
+    return OCCL_OK;
+}
+
+occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occl_attach_opts_t *opts, occl_comm_t **comm_p)
+{
+    occl_comm_t *c = calloc(1, sizeof(*c));
+    hello_t *mine = calloc(1, sizeof(*mine)), *all = calloc((size_t)oob->size, sizeof(*all));
+    verdict_t v, *verdicts = calloc((size_t)oob->size, sizeof(*verdicts));
+    occl_status_t s = OCCL_OK;
+    int p;
+    memset(&v, 0, sizeof(v));
+    if (!c || !mine || !all || !verdicts) {
+        s = OCCL_ERR_RESOURCE; /* cannot even take part: the others will see it in the bootstrap's failure */
+        (void)occl_fail(s, "no memory to attach");
+        goto out;
+    }
+    c->ctx = ctx;
+    c->rank = oob->rank;
+    c->size = oob->size;
+    c->refs = 1;
+    c->priority = opts ? opts->priority : 0;
+    occl_list_init(&c->in_ctx);
+    occl_list_init(&c->in_active);
+    occl_list_init(&c->active_tags);
+    occl_hash_init(&c->tags);
+    occl_hash_init(&c->plans);
+    (void)snprintf(c->name, sizeof(c->name), "%s", oob->name ? oob->name : "communicator");
+    c->member = calloc((size_t)c->size, sizeof(*c->member));
+    c->via = calloc((size_t)c->size, sizeof(*c->via));
+
+    ctx_lock(ctx);
+    sweep(ctx);
+    (void)snprintf(mine->version, sizeof(mine->version), "%s", OCCL_VERSION_STRING);
+    mine->size_of_hello = sizeof(*mine);
+    if (!c->member || !c->via || ctx->dev->ops->reserve(ctx->dev, (uint32_t)c->size) != OCCL_OK) {
+        mine->status = OCCL_ERR_RESOURCE;
+        (void)snprintf(mine->text, sizeof(mine->text), "no memory");
+    } else {
+        c->blk_off = occl_arena_alloc(ctx->arena, sizeof(occl_commblk_t), 64);
+        c->dir_bytes = sizeof(occl_dirtable_t) + DIR_FIRST * sizeof(occl_direntry_t);
+        c->dir_off = occl_arena_alloc(ctx->arena, c->dir_bytes, 64);
+        if (!c->blk_off || !c->dir_off) {
+            mine->status = OCCL_ERR_RESOURCE;
+            occl_arena_error(ctx->arena, mine->text, sizeof(mine->text));
+        } else {
+            c->blk = occl_arena_at(ctx->arena, c->blk_off);
+            ((occl_dirtable_t *)occl_arena_at(ctx->arena, c->dir_off))->mask = DIR_FIRST - 1;
+            occl_store_release64(&c->blk->dir, c->dir_off);
+            occl_store_release32(&c->blk->state, PEER_ATTACHED);
+        }
+    }
+    occl_arena_describe(ctx->arena, &mine->desc);
+    mine->blk_off = c->blk_off;
+    mine->sleeper_off = ctx->sleeper_off;
+    mine->eager_max = ctx->env.eager_max;
+    mine->direct_min = ctx->env.direct_min;
+    mine->chunk = ctx->env.chunk;
+    mine->pool_slot = 32 * 1024;
+    mine->nchannels = ctx->dev->daemon->nchannels;
+    mine->cma = (uint32_t)ctx->env.cma;
+    mine->emu = !ctx->dev->ops->caller_executes;
+    (void)snprintf(mine->algo, sizeof(mine->algo), "%s", opts && opts->algo ? opts->algo : ctx->env.algo);
+    ctx_unlock(ctx);
+
+    if (oob->allgather(oob->state, mine, all, sizeof(*mine))) {
+        s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
+        goto out;
+    }
+    /* Everybody looks at the same data in the same order, so everybody finds the same. */
+    for (p = 0; p < c->size && s == OCCL_OK; p++) {
+        if (memcmp(all[p].version, all[0].version, sizeof(all[p].version)) || all[p].size_of_hello != all[0].size_of_hello)
+            s = occl_fail(OCCL_ERR_UNSUPPORTED, "attach: rank 0 uses MPIX_Occl %.31s and rank %d uses %.31s", all[0].version, p,
+                          all[p].version);
+        else if (all[p].status)
+            s = occl_fail((occl_status_t)all[p].status, "attach: rank %d: %.190s", p, all[p].text);
+        else if (all[p].emu != all[0].emu)
+            s = occl_fail(OCCL_ERR_UNSUPPORTED, "attach: rank 0 and rank %d run on different devices", p);
+    }
+    if (s != OCCL_OK)
+        goto out;
+    ctx_lock(ctx);
+    agree(c, all);
+    v.status = (uint32_t)comm_map(c, all, &v);
+    ctx_unlock(ctx);
+    if (oob->allgather(oob->state, &v, verdicts, sizeof(v))) {
+        s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
+        goto out;
+    }
+    c->cma = 1;
+    for (p = 0; p < c->size && s == OCCL_OK; p++) {
+        if (verdicts[p].status)
+            s = occl_fail((occl_status_t)verdicts[p].status, "attach: %.190s", verdicts[p].text);
+        c->cma &= (int)verdicts[p].cma;
+    }
+    if (s != OCCL_OK)
+        goto out;
+    for (p = 0; p < c->size; p++) {
+        if (oob->rank_name)
+            oob->rank_name(oob->state, p, c->member[p].name, sizeof(c->member[p].name));
+        else
+            (void)snprintf(c->member[p].name, sizeof(c->member[p].name), "rank %d (pid %u)", p, c->member[p].desc.proc.pid);
+    }
+    ctx_lock(ctx);
+    ctx->oversubscribed |= c->size > ctx->ncpus;
+    occl_list_push_back(&ctx->comms, &c->in_ctx);
+    occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CONTROL, "attached to %s: rank %d of %d, single copy %s", c->name, c->rank,
+             c->size, c->cma ? "yes" : "no");
+    ctx_unlock(ctx);
+    *comm_p = c;
+    c = NULL;
+out:
+    if (c) {
+        if (c->ctx) {
+            ctx_lock(ctx);
+            comm_free(c);
+            ctx_unlock(ctx);
+        } else {
+            free(c);
+        }
+    }
+    free(mine);
+    free(all);
+    free(verdicts);
+    return s;
+}
+
+void occl_comm_detach(occl_comm_t *c)
+{
+    ctx_lock(c->ctx);
+    c->detached = 1;
+    ctx_unlock(c->ctx);
+}
+
+int occl_comm_all_detached(occl_comm_t *c)
+{
+    int all = 1;
+    ctx_lock(c->ctx);
+    /* My own reference is the only one left when no coll and no run is alive. */
+    if (c->refs > 1)
+        all = 0;
+    for (int p = 0; p < c->size && all; p++)
+        if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED)
+            all = 0;
+    ctx_unlock(c->ctx);
+    return all;
+}
+
+void occl_comm_release(occl_comm_t *c)
+{
+    occl_ctx_t *ctx = c->ctx;
+    ctx_lock(ctx);
+    comm_unref(c);
+    sweep(ctx);
+    ctx_unlock(ctx);
+}
+
+int occl_comm_rank(const occl_comm_t *c) { return c->rank; }
+int occl_comm_size(const occl_comm_t *c) { return c->size; }
+
+/* --- directory and news ------------------------------------------------------------------------------------------- */
+
+static void dir_put(occl_dirtable_t *t, uint64_t key, uint64_t off)
+{
+    uint64_t i = occl_hash_mix(key) & t->mask;
+    while (occl_load_relaxed64(&t->e[i].key))
+        i = (i + 1) & t->mask;
+    occl_store_relaxed64(&t->e[i].off, off);
+    occl_store_release64(&t->e[i].key, key + 1);
+}
+
+occl_status_t dir_insert(occl_comm_t *c, uint64_t key, uint64_t off)
+{
+    occl_dirtable_t *t = occl_arena_at(c->ctx->arena, c->dir_off);
+    if ((c->dir_count + 1) * 4 > (t->mask + 1) * 3) {
+        /* A reader may be inside the old table: it stays until the communicator goes. It finds less there, and looks again. */
+        uint64_t cap = (t->mask + 1) * 4, bytes = sizeof(*t) + cap * sizeof(occl_direntry_t), i;
+        uint64_t off2 = occl_arena_alloc(c->ctx->arena, bytes, 64);
+        occl_dirtable_t *t2;
+        if (!off2)
+            return OCCL_ERR_RESOURCE;
+        t2 = occl_arena_at(c->ctx->arena, off2);
+        t2->mask = cap - 1;
+        for (i = 0; i <= t->mask; i++)
+            if (t->e[i].key)
+                dir_put(t2, t->e[i].key - 1, t->e[i].off);
+        occl_store_release64(&c->blk->dir, off2);
+        c->dir_off = off2;
+        c->dir_bytes = bytes;
+        t = t2;
+    }
+    dir_put(t, key, off);
+    c->dir_count++;
+    return OCCL_OK;
+}
+
+uint64_t dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key)
+{
+    const occl_dirtable_t *t = (const occl_dirtable_t *)(base + occl_load_acquire64(&blk->dir));
+    uint64_t i = occl_hash_mix(key) & t->mask, k;
+    while ((k = occl_load_acquire64(&t->e[i].key)) != 0) {
+        if (k == key + 1)
+            return occl_load_relaxed64(&t->e[i].off);
+        i = (i + 1) & t->mask;
+    }
+    return 0;
+}
+
+void comm_publish(occl_comm_t *c, uint64_t key)
+{
+    uint64_t head = c->blk->head;
+    occl_store_relaxed64(&c->blk->news[head & (OCCL_NEWS_LEN - 1)], key);
+    occl_store_release64(&c->blk->head, head + 1);
+}
+
+/* Looks at the tags that peers have published since the last time. Returns whether there was anything. */
+int comm_read_news(occl_comm_t *c)
+{
+    int any = 0, all = 0;
+    for (int p = 0; p < c->size; p++) {
+        occl_member_t *m = &c->member[p];
+        uint64_t head;
+        if (p == c->rank)
+            continue;
+        head = occl_load_acquire64(&m->blk->head);
+        if (OCCL_LIKELY(head == m->cursor))
+            continue;
+        any = 1;
+        if (head - m->cursor > OCCL_NEWS_LEN / 2) {
+            all = 1; /* the ring may wrap while we read: look at everything instead */
+            m->cursor = head;
+            continue;
+        }
+        while (m->cursor != head) {
+            uint64_t key = occl_load_relaxed64(&m->blk->news[m->cursor & (OCCL_NEWS_LEN - 1)]);
+            occl_tag_t *t = occl_hash_get(&c->tags, key);
+            m->cursor++;
+            if (t && !occl_list_empty(&t->queue))
+                tag_check(t);
+        }
+        /* Entries that were overwritten while we read them show by the distance; then nothing read can be trusted. */
+        if (occl_load_acquire64(&m->blk->head) - head > OCCL_NEWS_LEN / 2)
+            all = 1;
+    }
+    if (all) {
+        OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active)
+            tag_check(t);
+    }
+    return any;
+}
+
+/*
+ * Members that will never start what they have not started: detached, finalized, or dead. A run that still misses
+ * such a member fails and names it.
+ */
+void comm_check_peers(occl_comm_t *c)
+{
+    for (int p = 0; p < c->size; p++) {
+        occl_member_t *m = &c->member[p];
+        const char *how = NULL;
+        uint32_t state;
+        if (p == c->rank)
+            continue;
+        state = occl_load_acquire32(&m->blk->state);
+        if (m->dead)
+            how = "has exited";
+        else if (state == PEER_DETACHED)
+            how = "has detached from the communicator without starting it";
+        else if (state == PEER_GONE)
+            how = "has finalized MPI without starting it";
+        else if (!c->ctx->threads_are_ranks && occl_topo_start_time(m->desc.proc.pid) != m->desc.proc.start_time) {
+            m->dead = 1;
+            how = "has exited";
+        }
+        if (!how)
+            continue;
+        OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active) {
+            occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
+            uint32_t i;
+            char text[160];
+            for (i = 0; i < t->n && t->member[i] != p; i++)
+                ;
+            if (i == t->n)
+                continue;
+            tag_check(t); /* its record may have come before it went */
+            if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
+                continue;
+            if (t->seen[i] >= r->n && !m->dead)
+                continue; /* it has started this one and will finish it before it goes */
+            (void)snprintf(text, sizeof(text), "%.96s %s", m->name, how);
+            tag_kill(t, OCCL_ERR_PEER_FAILED, text);
+        }
+    }
+}

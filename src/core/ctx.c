@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The process: its arena, its device, its helper thread; error texts. */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static __thread char last_error[1024];
+
+const char *occl_last_error(void) { return last_error; }
+
+void occl_set_error(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(last_error, sizeof(last_error), fmt, ap);
+    va_end(ap);
+}
+
+occl_status_t occl_fail(occl_status_t status, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(last_error, sizeof(last_error), fmt, ap);
+    va_end(ap);
+    return status;
+}
+
+char *occl_text(const char *fmt, ...)
+{
+    char *p = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    if (vasprintf(&p, fmt, ap) < 0)
+        p = NULL;
+    va_end(ap);
+    return p;
+}
+
+/* device_host's wake (kernels/occl_dev_sched.h): the sleeper announced itself, so change its word and wake it. */
+void occl_host_wake(uint32_t *sleeping)
+{
+    occl_sleeper_t *s = (occl_sleeper_t *)sleeping;
+    (void)__atomic_fetch_add(&s->bell, 1, __ATOMIC_RELEASE);
+    (void)occl_futex_wake(&s->bell, INT32_MAX);
+}
+
+void ctx_unlock(occl_ctx_t *ctx)
+{
+    while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
+        occl_list_t *e = occl_list_pop(&ctx->called);
+        occl_run_t *r = OCCL_CONTAINER(e, occl_run_t, in_called);
+        void (*fn)(void *, occl_run_t *) = r->fn;
+        void *state = r->fn_state;
+        r->fn = NULL;
+        occl_unlock(&ctx->lock);
+        fn(state, r);
+        occl_lock(&ctx->lock);
+        run_unref(r);
+    }
+    occl_unlock(&ctx->lock);
+}
+
+static int helper_pass(void *state)
+{
+    occl_ctx_t *ctx = state;
+    int moved = 0;
+    if (!occl_trylock(&ctx->lock))
+        return 1; /* somebody else is at it */
+    ctx->n_passes++;
+    moved = ctx_progress(ctx, NULL, 1);
+    ctx_unlock(ctx);
+    return moved;
+}
+
+static int helper_pending(void *state)
+{
+    occl_ctx_t *ctx = state;
+    return (int)occl_load_relaxed32(&ctx->pending);
+}
+
+static int helper_waiters(void *state)
+{
+    occl_ctx_t *ctx = state;
+    return (int)occl_load_relaxed32(&ctx->waiters);
+}
+
+/* Announce (1) or take back (0) that a thread of ours is about to sleep on the bell. */
+static void helper_announce(void *state, int sleeping)
+{
+    occl_ctx_t *ctx = state;
+    occl_lock(&ctx->lock);
+    ctx->sleepers += sleeping ? 1 : (uint32_t)-1;
+    occl_store_relaxed32(&ctx->sleeper->sleeping, ctx->sleepers);
+    occl_unlock(&ctx->lock);
+}
+
+occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, occl_ctx_t **ctx_p, char *err, size_t errlen)
+{
+    const occl_device_ops_t *ops = &occl_device_host;
+    occl_ctx_t *ctx = calloc(1, sizeof(*ctx));
+    occl_status_t s;
+    if (!ctx)
+        return OCCL_ERR_RESOURCE;
+    occl_lock_init(&ctx->lock);
+    occl_list_init(&ctx->comms);
+    occl_list_init(&ctx->active);
+    occl_list_init(&ctx->waiting_room);
+    occl_list_init(&ctx->unchecked);
+    occl_list_init(&ctx->called);
+    occl_list_init(&ctx->pool_free);
+    s = occl_env_load(&ctx->env, err, errlen);
+    if (s == OCCL_OK)
+        s = occl_logger_init(&ctx->log, &ctx->env, -1, err, errlen);
+    if (s != OCCL_OK)
+        goto fail;
+    if (device == OCCL_DEVICE_EMU) {
+#if defined(OCCL_EMU) && OCCL_EMU
+        ops = &occl_device_emu;
+#else
+        snprintf(err, errlen, "this build has no emulated device");
+        s = OCCL_ERR_UNSUPPORTED;
+        goto fail;
+#endif
+    }
+    ctx->threads_are_ranks = threads_are_ranks;
+    ctx->ncpus = occl_topo_cpus();
+    s = occl_arena_create(&ctx->env, threads_are_ranks ? OCCL_ARENA_PRIVATE : 0, &ctx->arena, err, errlen);
+    if (s != OCCL_OK)
+        goto fail;
+    ctx->sleeper_off = occl_arena_alloc(ctx->arena, sizeof(occl_sleeper_t), 64);
+    if (!ctx->sleeper_off) {
+        s = OCCL_ERR_RESOURCE;
+        occl_arena_error(ctx->arena, err, errlen);
+        goto fail;
+    }
+    ctx->sleeper = occl_arena_at(ctx->arena, ctx->sleeper_off);
+    s = ops->create(&ctx->env, &ctx->log, &ctx->dev, err, errlen);
+    if (s != OCCL_OK)
+        goto fail;
+    if (ctx->env.helper) {
+        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce};
+        s = occl_helper_create(&hops, ctx, &ctx->sleeper->bell, ctx->env.helper_cpu, occl_topo_current_cpu(), &ctx->log,
+                               &ctx->helper, err, errlen);
+        if (s != OCCL_OK)
+            goto fail;
+    }
+    *ctx_p = ctx;
+    return OCCL_OK;
+fail:
+    if (ctx->dev)
+        ctx->dev->ops->destroy(ctx->dev);
+    occl_arena_destroy(ctx->arena);
+    occl_lock_fini(&ctx->lock);
+    free(ctx);
+    return s;
+}
+
+void occl_ctx_destroy(occl_ctx_t *ctx)
+{
+    uint64_t until;
+    if (!ctx)
+        return;
+    ctx_lock(ctx);
+    ctx->closing = 1;
+    /* Everything that is pending fails; what the device holds is withdrawn and comes back within a pass. */
+    OCCL_LIST_EACH(c, cn, &ctx->comms, occl_comm_t, in_ctx) {
+        occl_store_release32(&c->blk->state, PEER_GONE);
+        OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active)
+            tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
+    }
+    until = occl_host_clock_ns() + 2000000000u;
+    while (ctx->dev->outstanding && occl_host_clock_ns() < until) {
+        (void)ctx_progress(ctx, NULL, 0);
+        ctx_unlock(ctx);
+        sched_yield();
+        ctx_lock(ctx);
+    }
+    OCCL_LIST_EACH(c2, cn2, &ctx->comms, occl_comm_t, in_ctx) {
+        for (int p = 0; p < c2->size; p++)
+            if (p != c2->rank && c2->member[p].sleeper && occl_load_relaxed32(&c2->member[p].sleeper->sleeping))
+                occl_host_wake(&c2->member[p].sleeper->sleeping);
+    }
+    ctx_unlock(ctx);
+    occl_helper_destroy(ctx->helper);
+    ctx_lock(ctx);
+    /* The communicators' own references (attach) are dropped: nobody can call us any more. */
+    OCCL_LIST_EACH(c3, cn3, &ctx->comms, occl_comm_t, in_ctx) {
+        /* Colls that were never freed still refer to it; nobody may use them now. */
+        c3->refs = 1;
+        comm_unref(c3);
+    }
+    ctx->pool_used = 0;
+    pool_trim(ctx);
+    ctx_unlock(ctx);
+    ctx->dev->ops->destroy(ctx->dev);
+    occl_arena_destroy(ctx->arena);
+    occl_lock_fini(&ctx->lock);
+    free(ctx);
+}
+
+const occl_env_t *occl_ctx_env(const occl_ctx_t *ctx) { return &ctx->env; }

@@ -1,0 +1,695 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of a run (states in internal.h): publish, gate, submit, what the device says, finish.
+ */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../kernels/daemon.h"
+
+/* Every so many runs of a tag the mailboxes' words are renewed, so that no stale word can be taken for a coming run. */
+#define RENEW_EVERY (1ull << 30)
+
+static occl_coll_t *coll_of(const occl_run_t *r) { return r->coll; }
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+occl_run_t *run_new(void)
+{
+    void *p = NULL;
+    occl_run_t *r;
+    if (posix_memalign(&p, 64, (sizeof(*r) + 63) / 64 * 64))
+        return NULL;
+    r = memset(p, 0, sizeof(*r));
+    occl_list_init(&r->in_tag);
+    occl_list_init(&r->in_room);
+    occl_list_init(&r->in_called);
+    return r;
+}
+
+void run_ref(occl_run_t *r) { r->refs++; }
+
+static void run_free(occl_run_t *r)
+{
+    free(r->x);
+    free(r->pools);
+    free(r->scratch);
+    free(r->text);
+    free(r);
+}
+
+void run_unref(occl_run_t *r)
+{
+    occl_coll_t *coll;
+    if (--r->refs)
+        return;
+    coll = r->coll;
+    if (r->cp)
+        plan_put(r->comm, r->cp);
+    r->cp = NULL;
+    if (!r->embedded) {
+        occl_comm_t *c = r->comm;
+        run_free(r);
+        if (coll)
+            coll_unref(coll);
+        else
+            comm_unref(c);
+    } else {
+        coll_unref(coll);
+    }
+}
+
+/*
+ * Pool: regions of one size for the messages of one half of a tag's mailboxes. Tried once, never waited for: without it the run
+ * goes through its own slots. Regions are kept for the next run; only slot headers are cleaned, since a flag of another
+ * tag's run could look like one of ours.
+ */
+typedef struct pool_region {
+    occl_list_t in_free;
+    uint64_t off, bytes;
+} pool_region_t;
+
+static uint64_t pool_take(occl_ctx_t *ctx, uint64_t bytes)
+{
+    uint64_t off;
+    OCCL_LIST_EACH(p, next, &ctx->pool_free, pool_region_t, in_free) {
+        if (p->bytes == bytes) {
+            off = p->off;
+            occl_list_remove(&p->in_free);
+            free(p);
+            ctx->pool_used += bytes;
+            return off;
+        }
+    }
+    if (ctx->pool_used + bytes > ctx->env.pool_max)
+        return 0;
+    off = occl_arena_alloc(ctx->arena, bytes, 64);
+    if (off) {
+        ctx->pool_used += bytes;
+        if (ctx->pool_used > ctx->pool_peak)
+            ctx->pool_peak = ctx->pool_used;
+    }
+    return off;
+}
+
+static void pool_give(occl_ctx_t *ctx, uint64_t off, uint64_t bytes)
+{
+    pool_region_t *p = malloc(sizeof(*p));
+    ctx->pool_used -= bytes;
+    if (!p) {
+        (void)occl_arena_free(ctx->arena, off, bytes);
+        return;
+    }
+    p->off = off;
+    p->bytes = bytes;
+    occl_list_push_front(&ctx->pool_free, &p->in_free);
+}
+
+/* Gives kept regions back to the arena, all of them. */
+void pool_trim(occl_ctx_t *ctx)
+{
+    occl_list_t *e;
+    while ((e = occl_list_pop(&ctx->pool_free)) != NULL) {
+        pool_region_t *p = OCCL_CONTAINER(e, pool_region_t, in_free);
+        (void)occl_arena_free(ctx->arena, p->off, p->bytes);
+        free(p);
+    }
+}
+
+/* --- publish ------------------------------------------------------------------------------------------------------ */
+
+/* My mailbox for one peer and channel, made when first needed; false: no memory. */
+static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer)
+{
+    uint32_t ix = ch * t->n + peer;
+    occl_comm_t *c = t->comm;
+    uint64_t off, bytes = occl_mailbox_bytes(c->geo);
+    if (OCCL_LIKELY(t->links[ix].rx != NULL))
+        return 1;
+    off = occl_arena_alloc(c->ctx->arena, bytes, 64);
+    if (!off)
+        return 0;
+    t->links[ix].rx = occl_arena_at(c->ctx->arena, off);
+    occl_store_release64(&t->blk->mbox[ix], off);
+    t->bytes += bytes;
+    c->tag_bytes += bytes;
+    if (t->bytes > c->tag_bytes_max)
+        c->tag_bytes_max = t->bytes;
+    return 1;
+}
+
+/* Mailboxes for all peers of the plan. A message's plan is made at the gate only, but its peer is known. */
+static int make_mailboxes(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    if (!r->cp) {
+        for (uint32_t ch = 0; t->n == 2 && ch < t->comm->nchannels; ch++)
+            if (!make_mailbox(t, ch, 1 - t->me))
+                return 0;
+        return 1;
+    }
+    for (uint32_t ch = 0; ch < r->cp->plan->nchannels; ch++)
+        for (uint32_t i = 0; i < r->cp->plan->npeers; i++)
+            if (!make_mailbox(t, ch, r->cp->plan->peers[i]))
+                return 0;
+    return 1;
+}
+
+/* The other ends; false: some peer has not made its mailbox yet. */
+static int find_mailboxes(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    const occl_plan_t *plan = r->cp->plan;
+    for (uint32_t ch = 0; ch < plan->nchannels; ch++) {
+        for (uint32_t i = 0; i < plan->npeers; i++) {
+            uint32_t p = plan->peers[i], ix = ch * t->n + p;
+            occl_member_t *m = &t->comm->member[t->member[p]];
+            uint64_t off;
+            if (OCCL_LIKELY(t->links[ix].tx != NULL))
+                continue;
+            if (!t->pblk[p]) {
+                off = dir_find(m->blk, m->base, t->key);
+                if (!off)
+                    return 0;
+                t->pblk[p] = (occl_tagblk_t *)(m->base + off);
+            }
+            off = occl_load_acquire64(&t->pblk[p]->mbox[ch * t->n + t->me]);
+            if (!off)
+                return 0;
+            t->links[ix].tx = (occl_mailbox_t *)(m->base + off);
+        }
+    }
+    return 1;
+}
+
+/* Sets every word that a peer writes to this run's base. Nobody writes now: the run is gated, and the last one is over. */
+static void renew_mailboxes(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_geometry_t g = t->comm->geo;
+    for (uint32_t ix = 0; ix < t->comm->nchannels * t->n; ix++) {
+        occl_mailbox_t *m = t->links[ix].rx;
+        if (!m)
+            continue;
+        occl_store_relaxed64(&m->sig, r->n << 32);
+        occl_store_relaxed64(&m->credit[0], r->n << 32);
+        occl_store_relaxed64(&m->credit[1], r->n << 32);
+        for (uint32_t k = 0; k < 2 * g.nslots; k++)
+            occl_store_relaxed64(&((occl_slot_t *)((unsigned char *)(m + 1) + (uint64_t)k * g.slot_bytes))->flag, r->n << 32);
+    }
+}
+
+/* Message slots in my pool for every peer of a gated run through slots. */
+static void take_pool(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_ctx_t *ctx = t->comm->ctx;
+    const occl_plan_t *plan = r->cp->plan;
+    occl_geometry_t g = t->comm->pool_geo;
+    uint64_t one = (uint64_t)g.nslots * g.slot_bytes, off;
+    r->pool_bytes = one * plan->npeers * plan->nchannels;
+    if (!r->pool_bytes)
+        return;
+    r->pool_off = pool_take(ctx, r->pool_bytes);
+    if (!r->pool_off)
+        return;
+    off = r->pool_off;
+    for (uint32_t ch = 0; ch < plan->nchannels; ch++) {
+        for (uint32_t i = 0; i < plan->npeers; i++, off += one) {
+            unsigned char *base = occl_arena_at(ctx->arena, off);
+            for (uint32_t k = 0; k < g.nslots; k++)
+                occl_store_relaxed64(&((occl_slot_t *)(base + (uint64_t)k * g.slot_bytes))->flag, 0);
+            occl_store_relaxed64(&t->links[ch * t->n + plan->peers[i]].rx->pool[r->n & 1], off);
+        }
+    }
+    ctx->n_pool++;
+}
+
+/* Writes the record of run n and tells the members. */
+static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
+{
+    occl_tag_t *t = r->tag;
+    occl_coll_t *coll = coll_of(r);
+    occl_record_t rec;
+    const uint64_t *from = (const uint64_t *)&rec;
+    uint64_t *to = (uint64_t *)&t->blk->rec[r->n & 1];
+    if (coll) {
+        memcpy(&rec, &coll->wire, REC_WORDS * 8);
+        rec.send = (uint64_t)(uintptr_t)coll->args.send;
+        rec.recv = (uint64_t)(uintptr_t)coll->args.recv;
+        rec.status = 0;
+    } else {
+        memset(&rec, 0, REC_WORDS * 8);
+        rec.status = r->failing;
+    }
+    rec.flags = flags;
+    for (int k = 1; k < REC_WORDS; k++)
+        occl_store_relaxed64(to + k, from[k]);
+    occl_store_release64(to, r->n << 16 | (uint64_t)(t->attempt & 0xff) << 8 | state);
+    comm_publish(t->comm, t->key);
+}
+
+/* A resource of ours is missing: the members get a mismatch with this reason. */
+static void publish_failure(occl_run_t *r, occl_status_t why, char *text)
+{
+    r->failing = why;
+    write_record(r, REC_ERROR, 0);
+    tag_wake(r->tag);
+    r->failing = OCCL_OK;
+    run_fail(r, why, text);
+}
+
+static int early_allowed(const occl_run_t *r)
+{
+    const occl_ctx_t *ctx = r->comm->ctx;
+    return !r->gated && ctx->dev->outstanding < OCCL_TABLE_MAX && occl_list_empty(&ctx->waiting_room);
+}
+
+/* The run has become the head of its tag. */
+void run_publish(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_ctx_t *ctx = t->comm->ctx;
+    uint32_t flags = 0;
+    if (!coll_of(r)) { /* a start that failed: tell the members, and wait for them */
+        write_record(r, REC_ERROR, 0);
+        tag_wake(t);
+        r->state = RUN_DRAIN;
+        tag_check(t);
+        return;
+    }
+    if (!make_mailboxes(r)) {
+        char err[256];
+        publish_failure(r, OCCL_ERR_RESOURCE,
+                        occl_text("no memory for links: %s", occl_arena_error(ctx->arena, err, sizeof(err))));
+        return;
+    }
+    if (r->cp) {
+        r->gated = r->cp->gated;
+        if (OCCL_UNLIKELY((r->n & (RENEW_EVERY - 1)) == 0)) {
+            r->gated = 1;
+            renew_mailboxes(r);
+        }
+        if (r->gated && (r->cp->plan->flags & OCCL_PLAN_SLOTS)) {
+            take_pool(r);
+            if (r->pool_off)
+                flags |= REC_POOL;
+        }
+    } else {
+        r->gated = 1; /* point to point: the size is known at the gate only */
+    }
+    write_record(r, REC_READY, flags);
+    r->state = RUN_GATE;
+    if (r->gated)
+        ctx->n_gated++;
+    if (early_allowed(r) && find_mailboxes(r)) {
+        ctx->n_eager++;
+        /* A member that was here before us may disagree and never answer: its record is looked at when nothing else moves. */
+        occl_list_push_back(&ctx->unchecked, &t->in_unchecked);
+        run_submit(r);
+        return;
+    }
+    tag_wake(t);
+    tag_check(t);
+}
+
+/* --- gate --------------------------------------------------------------------------------------------------------- */
+
+static int grow(void **p, uint32_t *cap, uint32_t want, size_t each)
+{
+    void *q;
+    if (*cap >= want)
+        return 1;
+    q = realloc(*p, (size_t)want * each);
+    if (!q)
+        return 0;
+    *p = q;
+    *cap = want;
+    return 1;
+}
+
+/* Point to point: now both sides' records are here. The message has the sender's length. */
+static occl_status_t open_message(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_coll_t *coll = coll_of(r);
+    occl_coll_args_t a = coll->args;
+    occl_record_t rec;
+    uint64_t sent = a.count, room = a.count;
+    if (t->n == 2) {
+        (void)tag_read_record(t, 1 - t->me, r->n, &rec);
+        if (a.sender)
+            room = rec.count;
+        else
+            sent = rec.count;
+    }
+    r->bytes = sent * occl_host_type_bytes(a.type);
+    if (sent > room) {
+        run_fail(r, OCCL_ERR_TRUNCATE,
+                 occl_text("a message of %llu elements came where %llu were expected", (unsigned long long)sent,
+                           (unsigned long long)room));
+        return OCCL_ERR_TRUNCATE;
+    }
+    return plan_choose(t->comm, t, &a, sent, &r->cp);
+}
+
+/* All members have started the run with the same signature. */
+void run_open(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_ctx_t *ctx = t->comm->ctx;
+    occl_dev_run_t *d = &r->dev;
+    const occl_plan_t *plan;
+    int pool = r->pool_off != 0;
+    if (!tag_recheck(t, r))
+        return;
+    ctx->n_gates++;
+    if (!r->cp) {
+        occl_status_t s = open_message(r);
+        if (s != OCCL_OK) {
+            if (s != OCCL_ERR_TRUNCATE)
+                run_fail(r, s, occl_text("%s", occl_last_error()));
+            return;
+        }
+    }
+    plan = r->cp->plan;
+    /* Every member made its mailboxes before it published its record, so they are there; the tests inject failures here. */
+    if (!find_mailboxes(r)) {
+        run_fail(r, OCCL_ERR_INTERN, occl_text("a member published run %llu without its links", (unsigned long long)r->n));
+        return;
+    }
+    if (plan->flags & OCCL_PLAN_EXPOSED) {
+        if (!grow((void **)&r->x, &r->xcap, 2 * t->n, sizeof(uint64_t))) {
+            run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
+            return;
+        }
+        for (uint32_t i = 0; i < t->n; i++) {
+            occl_record_t rec;
+            memset(&rec, 0, sizeof(rec));
+            if (i != t->me)
+                (void)tag_read_record(t, i, r->n, &rec);
+            r->x[i] = rec.send;
+            r->x[t->n + i] = rec.recv;
+        }
+        d->xsend = r->x;
+        d->xrecv = r->x + t->n;
+        d->via = t->via;
+    }
+    if (r->gated && (plan->flags & OCCL_PLAN_SLOTS)) {
+        for (uint32_t i = 0; i < t->n && pool; i++) {
+            occl_record_t rec;
+            if (i != t->me && (!tag_read_record(t, i, r->n, &rec) || !(rec.flags & REC_POOL)))
+                pool = 0;
+        }
+        if (pool && grow((void **)&r->pools, &r->pcap, 2 * plan->nchannels * t->n, sizeof(*r->pools))) {
+            uint32_t half = r->n & 1, all = plan->nchannels * t->n;
+            for (uint32_t ch = 0; ch < plan->nchannels; ch++) {
+                for (uint32_t i = 0; i < plan->npeers; i++) {
+                    uint32_t ix = ch * t->n + plan->peers[i];
+                    occl_member_t *m = &t->comm->member[t->member[plan->peers[i]]];
+                    r->pools[ix] = occl_arena_at(ctx->arena, occl_load_relaxed64(&t->links[ix].rx->pool[half]));
+                    r->pools[all + ix] = m->base + occl_load_relaxed64(&t->links[ix].tx->pool[half]);
+                }
+            }
+            d->rxpool = r->pools;
+            d->txpool = r->pools + all;
+            d->slot_bytes = t->comm->pool_geo.slot_bytes;
+            d->nslots = t->comm->pool_geo.nslots;
+            d->chunk = occl_slot_capacity(d->slot_bytes) / plan->elem_bytes;
+        }
+    }
+    run_submit(r);
+}
+
+/* --- device ------------------------------------------------------------------------------------------------------- */
+
+/* Hands the run over, first time or again. Buffers and pool have been set before, by run_prepare and run_open. */
+void run_submit(occl_run_t *r)
+{
+    occl_ctx_t *ctx = r->comm->ctx;
+    occl_dev_run_t *d = &r->dev;
+    const occl_plan_t *plan = r->cp->plan;
+    uint32_t left = 0;
+    if (OCCL_UNLIKELY(ctx->dev->outstanding >= OCCL_QUEUE_LEN)) {
+        if (r->state != RUN_ROOM)
+            occl_list_push_back(&ctx->waiting_room, &r->in_room);
+        r->state = RUN_ROOM;
+        return;
+    }
+    if (d->plan != plan) { /* first time */
+        uint32_t ch;
+        uint64_t need;
+        d->plan = plan;
+        d->links = r->tag->links;
+        d->send = (unsigned char *)(uintptr_t)r->coll->args.send;
+        d->recv = r->coll->args.recv;
+        if (!d->chunk) {
+            if (plan->flags & OCCL_PLAN_SLOTS)
+                d->chunk = occl_slot_capacity(d->slot_bytes) / plan->elem_bytes;
+            else
+                d->chunk = r->comm->chunk / plan->elem_bytes;
+            if (!d->chunk)
+                d->chunk = 1;
+        }
+        need = (uint64_t)plan->nchannels * plan->scratch_chunks * d->chunk * plan->elem_bytes;
+        if (need > r->scratch_cap) {
+            free(r->scratch);
+            r->scratch = malloc(need);
+            r->scratch_cap = r->scratch ? need : 0;
+            if (!r->scratch) {
+                d->plan = NULL;
+                run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
+                return;
+            }
+        }
+        d->scratch = r->scratch;
+        for (ch = 0; ch < plan->nchannels; ch++)
+            memset(&d->st[ch], 0, sizeof(d->st[ch]));
+    }
+    for (uint32_t ch = 0; ch < plan->nchannels; ch++)
+        left += !d->st[ch].over;
+    d->left = left;
+    d->parked = 0;
+    d->failed = 0;
+    d->priority = (uint32_t)(r->coll->args.priority + r->comm->priority);
+    r->state = RUN_DEVICE;
+    /* The host device wakes peers after the run's first turn, also for the record that was just published. */
+    d->st[0].posted = 1;
+    if (!ctx->dev->ops->caller_executes)
+        tag_wake(r->tag);
+    ctx->dev->ops->submit(ctx->dev, d);
+}
+
+void device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
+{
+    occl_run_t *r = (occl_run_t *)dev;
+    occl_tag_t *t = r->tag;
+    ctx->dev->outstanding--;
+    r->state = RUN_GATE;
+    if (OCCL_UNLIKELY(r->failing != OCCL_OK)) {
+        occl_status_t why = r->failing;
+        char *text = r->text;
+        r->text = NULL;
+        run_finish(r, why, text);
+        return;
+    }
+    switch (what) {
+    case OCCL_DONE:
+        if ((r->cp->plan->flags & OCCL_PLAN_HEARS_ALL) || t->nseen + 1 >= t->n) {
+            t->nseen = t->n - 1;
+            run_finish(r, OCCL_OK, NULL);
+            return;
+        }
+        r->state = RUN_VERIFY;
+        tag_check(t);
+        return;
+    case OCCL_CQ_PARKED:
+        r->gated = 1; /* falls back to the gate: no more submission before everybody is known to be there */
+        tag_check(t);
+        return;
+    case OCCL_MISMATCH:
+        t->comm->n_mismatch++;
+        ctx->n_mismatch++;
+        run_fail(r, OCCL_ERR_MISMATCH, run_mismatch_text(r));
+        return;
+    default:
+        run_fail(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
+    }
+}
+
+/* --- end ---------------------------------------------------------------------------------------------------------- */
+
+/* Ends the run, now or when the device has given it back. Takes text. */
+void run_fail(occl_run_t *r, occl_status_t status, char *text)
+{
+    if (r->failing != OCCL_OK || r->state == RUN_DRAIN || r->state == RUN_OVER) {
+        free(text);
+        return;
+    }
+    r->comm->ctx->n_failed++;
+    if (r->state == RUN_DEVICE) {
+        r->failing = status;
+        free(r->text);
+        r->text = text;
+        occl_store_relaxed32(&r->dev.drop, 1);
+        return;
+    }
+    run_finish(r, status, text);
+}
+
+/* The run is over for its user; it leaves the tag now, or when the last member has started it. */
+void run_finish(occl_run_t *r, occl_status_t status, char *text)
+{
+    occl_tag_t *t = r->tag;
+    occl_ctx_t *ctx = r->comm->ctx;
+    occl_coll_t *coll = coll_of(r);
+    if (r->state == RUN_ROOM)
+        occl_list_remove(&r->in_room);
+    free(r->text);
+    r->text = text;
+    r->status = status;
+    r->failing = OCCL_OK;
+    if (r->pool_off) {
+        /* All messages that were for me have been read (or, failed at the gate, none was ever sent). A run that failed on the device
+           may still be written to: its region is lost to the pool until the communicator goes. */
+        if (status == OCCL_OK || r->dev.plan == NULL)
+            pool_give(ctx, r->pool_off, r->pool_bytes);
+        r->pool_off = 0;
+    }
+    r->comm->pending--;
+    occl_store_relaxed32(&ctx->pending, ctx->pending - 1);
+    if (coll && coll->active == r)
+        coll->active = NULL;
+    occl_store_release32(&r->over, 1); /* outputs, status and text are seen by whoever acquires it */
+    if (r->fn)  {
+        run_ref(r);
+        occl_list_push_back(&ctx->called, &r->in_called);
+    }
+    if (coll) {
+        coll->outcome = status;
+        free(coll->text);
+        coll->text = text ? occl_text("%s", text) : NULL;
+    }
+    if (status == OCCL_OK || t->nseen + 1 >= t->n || t->dead || r->state == RUN_QUEUED) {
+        tag_leave(t, r);
+    } else {
+        r->state = RUN_DRAIN;
+        tag_check(t); /* they may all have come by now */
+    }
+}
+
+/* --- what the members disagree about ------------------------------------------------------------------------------ */
+
+static const char *type_name(uint32_t type)
+{
+    static const char *const names[] = {
+#define X(id, number, bytes, name) name,
+        OCCL_TYPE_TABLE(X)
+#undef X
+    };
+    return type < OCCL_T_COUNT ? names[type] : "?";
+}
+
+static const char *op_name(uint32_t op)
+{
+    static const char *const names[] = {
+#define X(id, number, name) name,
+        OCCL_OP_TABLE(X)
+#undef X
+    };
+    return op < OCCL_OP_COUNT ? names[op] : "?";
+}
+
+static void field(char *buf, size_t len, const occl_record_t *rec, int which)
+{
+    int failed = (rec->word & 0xff) == REC_ERROR;
+    buf[0] = 0;
+    if (which == 0)
+        (void)snprintf(buf, len, "%s", failed ? occl_status_name((occl_status_t)rec->status) : "");
+    else if (failed)
+        return;
+    else if (which == 1)
+        (void)snprintf(buf, len, "%s%s", occl_coll_name(rec->kind & ~WIRE_IN_PLACE),
+                       rec->kind & WIRE_IN_PLACE ? " (in place)" : "");
+    else if (which == 2)
+        (void)snprintf(buf, len, "%llu", (unsigned long long)rec->count);
+    else if (which == 3)
+        (void)snprintf(buf, len, "%s", type_name(rec->type));
+    else if (which == 4)
+        (void)snprintf(buf, len, "%s", op_name(rec->op));
+    else
+        (void)snprintf(buf, len, "%d", (int)rec->root);
+}
+
+/* "count: 8 on ranks 0,2; 16 on rank 1" for every field in which the members that have come differ. */
+char *run_mismatch_text(occl_run_t *r)
+{
+    static const char *const label[] = {"start refused", "operation", "count", "type", "op", "root"};
+    occl_tag_t *t = r->tag;
+    occl_record_t *recs = calloc(t->n, sizeof(*recs));
+    char *done = calloc(t->n, 1), where[96];
+    occl_strbuf_t b;
+    uint32_t missing = 0;
+    if (!recs || !done) {
+        free(recs);
+        free(done);
+        return NULL;
+    }
+    occl_strbuf_init(&b);
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (i == t->me)
+            memcpy(&recs[i], &t->blk->rec[r->n & 1], sizeof(recs[i]));
+        else if (!tag_read_record(t, i, r->n, &recs[i]))
+            memset(&recs[i], 0, sizeof(recs[i])), missing++;
+    }
+    occl_strbuf_printf(&b, "the members disagree about run %llu of %s on %s:", (unsigned long long)r->n,
+                       tag_label(t, where, sizeof(where)), t->comm->name);
+    for (int f = 0; f < 6; f++) {
+        char mine[64], v[64];
+        int differ = 0, first = 1;
+        memset(done, 0, t->n);
+        for (uint32_t i = 0; i < t->n; i++) {
+            if (!recs[i].word)
+                continue;
+            field(v, sizeof(v), &recs[i], f);
+            if (first)
+                memcpy(mine, v, sizeof(mine)), first = 0;
+            differ |= strcmp(v, mine) != 0;
+        }
+        if (f == 0 ? (first || (!differ && !mine[0])) : !differ)
+            continue;
+        if (f == 2 && t->n == 2 && recs[t->me].kind == OCCL_COLL_SENDRECV)
+            continue; /* a message's length and a buffer's room may differ */
+        occl_strbuf_printf(&b, " %s", label[f]);
+        first = 1;
+        for (uint32_t i = 0; i < t->n; i++) {
+            int many = 0;
+            if (done[i] || !recs[i].word)
+                continue;
+            field(mine, sizeof(mine), &recs[i], f);
+            if (!mine[0])
+                continue;
+            for (uint32_t k = i + 1; k < t->n; k++) {
+                field(v, sizeof(v), &recs[k], f);
+                many += recs[k].word && !strcmp(v, mine);
+            }
+            occl_strbuf_printf(&b, "%s %s on rank%s %d", first ? "" : ",", mine, many ? "s" : "", (int)t->member[i]);
+            first = 0;
+            for (uint32_t k = i + 1; k < t->n; k++) {
+                field(v, sizeof(v), &recs[k], f);
+                if (!recs[k].word || strcmp(v, mine))
+                    continue;
+                done[k] = 1;
+                occl_strbuf_printf(&b, ",%d", (int)t->member[k]);
+            }
+        }
+        occl_strbuf_add(&b, ";");
+    }
+    if (missing)
+        occl_strbuf_printf(&b, " %u members have not started it yet", missing);
+    free(recs);
+    free(done);
+    return occl_strbuf_take(&b);
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tags: the sequence of runs with one key on one communicator, and the part of the board and the links that belong to it.
+ */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Point-to-point has its own sequence per (source, destination, tag). */
+static uint64_t key_of(int32_t tag, const occl_coll_args_t *a, int rank)
+{
+    uint64_t src, dst;
+    if (!a || a->kind != OCCL_COLL_SENDRECV)
+        return (uint64_t)(uint32_t)tag;
+    src = (uint64_t)(a->sender ? rank : a->peer);
+    dst = (uint64_t)(a->sender ? a->peer : rank);
+    return 1ull << 63 | src << 47 | dst << 31 | (uint64_t)(uint32_t)tag;
+}
+
+const char *tag_label(const occl_tag_t *t, char *buf, size_t len)
+{
+    if (t->key >> 63)
+        (void)snprintf(buf, len, "message %d -> %d, tag %llu", (int)(t->key >> 47 & 0xffff), (int)(t->key >> 31 & 0xffff),
+                       (unsigned long long)(t->key & 0x7fffffff));
+    else
+        (void)snprintf(buf, len, "tag %llu", (unsigned long long)t->key);
+    return buf;
+}
+
+/* Unpublished or never seen by anyone: frees everything. Else only when the communicator goes. */
+void tag_free(occl_tag_t *t)
+{
+    occl_ctx_t *ctx = t->comm->ctx;
+    uint32_t nch = t->comm->nchannels;
+    if (t->blk && t->links)
+        for (uint32_t i = 0; i < nch * t->n; i++)
+            if (t->blk->mbox[i])
+                (void)occl_arena_free(ctx->arena, t->blk->mbox[i], occl_mailbox_bytes(t->comm->geo));
+    if (t->block_off)
+        (void)occl_arena_free(ctx->arena, t->block_off, sizeof(occl_tagblk_t) + (uint64_t)nch * t->n * 8);
+    free(t->member);
+    free(t->pblk);
+    free(t->links);
+    free(t->seen);
+    free(t->pword);
+    free(t->psig);
+    free(t->wake);
+    free(t->via);
+    free(t);
+}
+
+occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p)
+{
+    uint64_t key = key_of(tag, args, c->rank), bytes;
+    occl_tag_t *t = occl_hash_get(&c->tags, key);
+    uint32_t i, w = 0;
+    char err[256];
+    if (t) {
+        *tag_p = t;
+        return OCCL_OK;
+    }
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d", tag);
+    t->comm = c;
+    t->key = key;
+    occl_list_init(&t->in_active);
+    occl_list_init(&t->queue);
+    occl_list_init(&t->in_unchecked);
+    occl_list_init(&t->self_sends);
+    occl_list_init(&t->self_recvs);
+    /* A message to oneself has one member only. */
+    t->n = !(key >> 63) ? (uint32_t)c->size : args->peer == c->rank ? 1 : 2;
+    t->member = calloc(t->n, sizeof(*t->member));
+    t->pblk = calloc(t->n, sizeof(*t->pblk));
+    t->links = calloc((size_t)c->nchannels * t->n, sizeof(*t->links));
+    t->seen = calloc(t->n, sizeof(*t->seen));
+    t->pword = calloc(t->n, sizeof(*t->pword));
+    t->psig = calloc(t->n, sizeof(*t->psig));
+    t->wake = calloc(t->n, sizeof(*t->wake));
+    t->via = calloc(t->n, sizeof(*t->via));
+    bytes = sizeof(occl_tagblk_t) + (uint64_t)c->nchannels * t->n * 8;
+    t->block_off = occl_arena_alloc(c->ctx->arena, bytes, 64);
+    if (!t->member || !t->pblk || !t->links || !t->seen || !t->pword || !t->psig || !t->wake || !t->via || !t->block_off) {
+        (void)occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d: %s", tag, occl_arena_error(c->ctx->arena, err, sizeof(err)));
+        goto fail;
+    }
+    t->blk = occl_arena_at(c->ctx->arena, t->block_off);
+    t->blk->key = key;
+    for (i = 0; i < t->n; i++) {
+        if (!(key >> 63))
+            t->member[i] = (int32_t)i;
+        else if (t->n == 1)
+            t->member[i] = c->rank;
+        else
+            t->member[i] = i == 0 ? (int32_t)(key >> 47 & 0xffff) : (int32_t)(key >> 31 & 0xffff);
+        if (t->member[i] == c->rank) {
+            t->me = i;
+        } else {
+            t->wake[w++] = &c->member[t->member[i]].sleeper->sleeping;
+            t->via[i] = c->via[t->member[i]];
+        }
+    }
+    t->bytes = bytes;
+    if (occl_hash_put(&c->tags, key, t) != OCCL_OK || dir_insert(c, key, t->block_off) != OCCL_OK) {
+        (void)occl_hash_remove(&c->tags, key);
+        (void)occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d: %s", tag, occl_arena_error(c->ctx->arena, err, sizeof(err)));
+        goto fail;
+    }
+    c->tag_bytes += bytes;
+    if (t->bytes > c->tag_bytes_max)
+        c->tag_bytes_max = t->bytes;
+    *tag_p = t;
+    return OCCL_OK;
+fail:
+    tag_free(t);
+    return OCCL_ERR_RESOURCE;
+}
+
+void tag_wake(occl_tag_t *t)
+{
+    occl_fence_sys(); /* my record is stored; now see who sleeps (occl_wake_peers has the other half) */
+    for (uint32_t i = 0; i + 1 < t->n; i++)
+        if (occl_load_relaxed32(t->wake[i]))
+            occl_host_wake(t->wake[i]);
+}
+
+static occl_run_t *head_of(occl_tag_t *t)
+{
+    return occl_list_empty(&t->queue) ? NULL : OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
+}
+
+/* The run takes its place n. */
+void tag_enqueue(occl_tag_t *t, occl_run_t *r)
+{
+    int first = occl_list_empty(&t->queue);
+    r->n = ++t->last_n;
+    r->dev.run = r->n;
+    r->state = RUN_QUEUED;
+    occl_list_push_back(&t->queue, &r->in_tag);
+    if (first) {
+        occl_comm_t *c = t->comm;
+        if (occl_list_empty(&c->active_tags))
+            occl_list_push_back(&c->ctx->active, &c->in_active);
+        occl_list_push_back(&c->active_tags, &t->in_active);
+        tag_activate(t);
+    }
+}
+
+/* The run before has left: publish the head's record. */
+void tag_activate(occl_tag_t *t)
+{
+    occl_run_t *r = head_of(t);
+    if (!r) {
+        occl_comm_t *c = t->comm;
+        occl_list_remove(&t->in_active);
+        if (occl_list_empty(&c->active_tags))
+            occl_list_remove(&c->in_active);
+        return;
+    }
+    t->nseen = 0;
+    if (OCCL_UNLIKELY(t->dead)) {
+        if (!r->coll) {
+            tag_leave(t, r); /* a start that had failed anyway */
+            return;
+        }
+        run_fail(r, t->dead, occl_text("%s", t->why_dead));
+        return;
+    }
+    run_publish(r);
+}
+
+void tag_leave(occl_tag_t *t, occl_run_t *r)
+{
+    int head = head_of(t) == r;
+    occl_list_remove(&r->in_tag);
+    r->state = RUN_OVER;
+    run_unref(r); /* the tag's */
+    if (head) {
+        occl_list_remove(&t->in_unchecked);
+        tag_activate(t);
+    }
+}
+
+/* Finds member i's block, once. */
+static occl_tagblk_t *block_of(occl_tag_t *t, uint32_t i)
+{
+    if (OCCL_UNLIKELY(!t->pblk[i])) {
+        occl_member_t *m = &t->comm->member[t->member[i]];
+        uint64_t off = dir_find(m->blk, m->base, t->key);
+        if (off)
+            t->pblk[i] = (occl_tagblk_t *)(m->base + off);
+    }
+    return t->pblk[i];
+}
+
+/*
+ * Copies member i's record if it is run n's. The owner may withdraw and rewrite it while we read (words are atomic, so
+ * nothing is undefined): the word before and after must be the same.
+ */
+int tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)
+{
+    occl_tagblk_t *b = block_of(t, i);
+    const uint64_t *from;
+    uint64_t *to = (uint64_t *)rec;
+    if (!b)
+        return 0;
+    from = (const uint64_t *)&b->rec[n & 1];
+    to[0] = occl_load_acquire64(from);
+    if (to[0] >> 16 != n || (to[0] & 0xff) == REC_WITHDRAWN)
+        return 0;
+    for (int k = 1; k < REC_WORDS; k++)
+        to[k] = occl_load_relaxed64(from + k);
+    occl_fence_sys();
+    return occl_load_relaxed64(from) == to[0];
+}
+
+/*
+ * All records were seen, one after the other; is every one of them still there? A member may withdraw as long as some other
+ * member has not started. It stores its withdrawal, fences, and looks whether somebody is missing. We have seen that nobody is,
+ * fence, and look at its word again: if it went through with the withdrawal we see it here. A member that has gone is counted
+ * as not seen.
+ */
+int tag_recheck(occl_tag_t *t, occl_run_t *r)
+{
+    int ok = 1;
+    occl_fence_sys();
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (i == t->me || occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word) == t->pword[i])
+            continue;
+        t->seen[i] = r->n - 1;
+        t->nseen--;
+        ok = 0;
+    }
+    return ok;
+}
+
+/* Reads the members' records of the head's run and lets it go on as far as they allow. */
+void tag_check(occl_tag_t *t)
+{
+    occl_run_t *r = head_of(t);
+    uint32_t i;
+    int differs = 0;
+    if (!r || r->state == RUN_QUEUED)
+        return;
+    for (i = 0; i < t->n; i++) {
+        occl_tagblk_t *b;
+        uint64_t w;
+        if (i == t->me)
+            continue;
+        if (t->seen[i] != r->n) {
+            const occl_record_t *rec;
+            b = block_of(t, i);
+            if (!b)
+                continue;
+            rec = &b->rec[r->n & 1];
+            w = occl_load_acquire64(&rec->word);
+            if (w >> 16 != r->n || (w & 0xff) == REC_WITHDRAWN)
+                continue;
+            t->psig[i] = occl_load_relaxed64(&rec->sig);
+            t->pword[i] = w;
+            t->seen[i] = r->n;
+            t->nseen++;
+        }
+        differs |= t->psig[i] != r->dev.sig || (t->pword[i] & 0xff) == REC_ERROR;
+    }
+    if (OCCL_UNLIKELY(differs) && r->state != RUN_DRAIN && !r->failing) {
+        char *text;
+        if (!tag_recheck(t, r))
+            return; /* what differed has been withdrawn: look again at the next news */
+        t->comm->n_mismatch++;
+        t->comm->ctx->n_mismatch++;
+        text = run_mismatch_text(r);
+        run_fail(r, OCCL_ERR_MISMATCH, text);
+        if (head_of(t) != r)
+            return;
+    }
+    if (t->nseen + 1 < t->n)
+        return;
+    if (r->state == RUN_GATE)
+        run_open(r);
+    else if (r->state == RUN_VERIFY)
+        run_finish(r, OCCL_OK, NULL);
+    else if (r->state == RUN_DRAIN)
+        tag_leave(t, r);
+}
+
+/* No run of this tag can succeed any more: fail those that are queued, and all that will be. */
+void tag_kill(occl_tag_t *t, occl_status_t why, const char *text)
+{
+    if (t->dead)
+        return;
+    t->dead = why;
+    (void)snprintf(t->why_dead, sizeof(t->why_dead), "%s", text);
+    while (head_of(t)) {
+        occl_run_t *r = head_of(t);
+        if (r->state == RUN_DRAIN) {
+            tag_leave(t, r);
+            continue;
+        }
+        run_fail(r, why, occl_text("%s", text));
+        if (head_of(t) == r && r->state != RUN_DRAIN)
+            break; /* on the device: comes back when it is withdrawn, and the rest of the queue follows */
+    }
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress/helper.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "topo/topo.h"
+#include "util/clock.h"
+#include "util/futex.h"
+
+enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, IDLE_AFTER_NS = 20000000, YIELDS = 8 };
+
+typedef struct impl {
+    occl_helper_t pub;
+    pthread_t thread;
+    const occl_helper_ops_t *ops;
+    void *state;
+    const occl_logger_t *log;
+    int avoid_cpu;
+    char cpus[512];
+} impl_t;
+
+static uint32_t bell_value(impl_t *h) { return __atomic_load_n(h->pub.bell, __ATOMIC_ACQUIRE); }
+
+static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOMIC_ACQUIRE); }
+
+/* Nothing has been pending for a while: sleep until kicked. */
+static void sleep_idle(impl_t *h)
+{
+    uint32_t seen = bell_value(h);
+    __atomic_store_n(&h->pub.idle, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see occl_helper_kick */
+    if (!h->ops->pending(h->state) && !stopped(h))
+        (void)occl_futex_wait(h->pub.bell, seen, UINT64_MAX);
+    __atomic_store_n(&h->pub.idle, 0, __ATOMIC_RELAXED);
+}
+
+static void *helper_main(void *arg)
+{
+    impl_t *h = arg;
+    uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns();
+    char err[256];
+    (void)prctl(PR_SET_NAME, "occl-helper");
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
+    if (occl_topo_helper_bind(h->cpus, h->avoid_cpu, err, sizeof(err)) != OCCL_OK)
+        occl_log(h->log, OCCL_LOG_WARN | OCCL_AREA_PROGRESS, "helper thread not bound: %s", err);
+    while (!stopped(h)) {
+        uint32_t seen;
+        int moved, i;
+        struct timespec ts;
+        if (!h->ops->pending(h->state)) {
+            uint64_t now = occl_host_clock_ns();
+            if (now - quiet_since >= IDLE_AFTER_NS) {
+                sleep_idle(h);
+                quiet_since = occl_host_clock_ns();
+            } else {
+                (void)occl_futex_wait(h->pub.bell, bell_value(h), STANDBY_NS);
+            }
+            continue;
+        }
+        quiet_since = occl_host_clock_ns();
+        if (h->ops->waiters(h->state)) {
+            seen = bell_value(h);
+            (void)occl_futex_wait(h->pub.bell, seen, STANDBY_NS);
+            if (h->ops->waiters(h->state))
+                continue;
+        }
+        moved = 0;
+        for (i = 0; i < YIELDS && !stopped(h) && h->ops->pending(h->state); i++) {
+            if (h->ops->pass(h->state))
+                moved = 1, i = -1;
+            if (h->ops->waiters(h->state))
+                break;
+            (void)sched_yield();
+        }
+        if (moved)
+            delay = DUTY_MIN_NS;
+        if (stopped(h) || !h->ops->pending(h->state))
+            continue;
+        seen = bell_value(h);
+        h->ops->announce(h->state, 1);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST); /* announced; now look once more: a peer posts, fences, looks who sleeps */
+        if (!h->ops->pass(h->state)) {
+            (void)occl_futex_wait(h->pub.bell, seen, delay);
+            if (delay < DUTY_MAX_NS)
+                delay *= 2;
+        }
+        h->ops->announce(h->state, 0);
+        if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts) == 0)
+            __atomic_store_n(&h->pub.cpu_ns, (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec, __ATOMIC_RELAXED);
+    }
+    return NULL;
+}
+
+occl_status_t occl_helper_create(const occl_helper_ops_t *ops, void *state, uint32_t *bell, const char *cpus, int avoid_cpu,
+                                 const occl_logger_t *log, occl_helper_t **helper_p, char *err, size_t errlen)
+{
+    impl_t *h = calloc(1, sizeof(*h));
+    sigset_t all, old;
+    int rc;
+    if (!h)
+        return OCCL_ERR_RESOURCE;
+    h->ops = ops;
+    h->state = state;
+    h->log = log;
+    h->avoid_cpu = avoid_cpu;
+    h->pub.bell = bell;
+    (void)snprintf(h->cpus, sizeof(h->cpus), "%s", cpus);
+    (void)sigfillset(&all); /* the application's signals are for its own threads */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&h->thread, NULL, helper_main, h);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        (void)snprintf(err, errlen, "cannot start the helper thread (error %d)", rc);
+        free(h);
+        return OCCL_ERR_RESOURCE;
+    }
+    *helper_p = &h->pub;
+    return OCCL_OK;
+}
+
+void occl_helper_ring(occl_helper_t *helper)
+{
+    (void)__atomic_fetch_add(helper->bell, 1, __ATOMIC_RELEASE);
+    (void)occl_futex_wake(helper->bell, INT32_MAX);
+}
+
+void occl_helper_destroy(occl_helper_t *helper)
+{
+    impl_t *h = (impl_t *)helper;
+    if (!h)
+        return;
+    __atomic_store_n(&h->pub.stop, 1, __ATOMIC_RELEASE);
+    occl_helper_ring(helper);
+    (void)pthread_join(h->thread, NULL);
+    free(h);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The helper thread: at most one a process, makes progress while the application computes, asleep when nothing is pending.
+ *
+ *   idle      nothing pending: sleeps on the bell without limit
+ *   standby   something is pending, but the application's own threads are at it: looks in once a millisecond
+ *   on duty   something is pending and nobody waits: passes; when they move nothing it announces itself and sleeps on
+ *             the bell (peers ring it with their news), at most for a doubling delay
+ */
+#ifndef OCCL_SRC_PROGRESS_HELPER_H
+#define OCCL_SRC_PROGRESS_HELPER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/log.h"
+#include "util/status.h"
+
+typedef struct occl_helper occl_helper_t;
+
+typedef struct occl_helper_ops {
+    int (*pass)(void *state);              /* one bounded pass; whether anything moved */
+    int (*pending)(void *state);           /* runs that are not over; no lock */
+    int (*waiters)(void *state);           /* threads of the application inside a wait; no lock */
+    void (*announce)(void *state, int on); /* peers shall ring the bell */
+} occl_helper_ops_t;
+
+occl_status_t occl_helper_create(const occl_helper_ops_t *ops, void *state, uint32_t *bell, const char *cpus, int avoid_cpu,
+                                 const occl_logger_t *log, occl_helper_t **helper_p, char *err, size_t errlen);
+/* Joins it. helper may be NULL. */
+void occl_helper_destroy(occl_helper_t *helper);
+/* Something is pending now. Cheap unless the helper sleeps for good; the caller has executed a fence_sys after its store of
+ * the pending count. helper may be NULL. */
+static inline void occl_helper_kick(occl_helper_t *helper);
+
+struct occl_helper {
+    uint32_t idle;  /* written by the helper: it sleeps without limit, or is about to */
+    uint32_t stop;
+    uint32_t *bell;
+    uint64_t cpu_ns; /* its own processor time, for statistics */
+};
+
+void occl_helper_ring(occl_helper_t *helper);
+
+static inline void occl_helper_kick(occl_helper_t *helper)
+{
+    /* The helper stores idle, fences, and looks at the pending count once more; we stored the count, fenced, and look at idle. */
+    if (helper && __builtin_expect(__atomic_load_n(&helper->idle, __ATOMIC_RELAXED) != 0, 0))
+        occl_helper_ring(helper);
+}
+
+#endif
