@@ -449,13 +449,15 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
     return s;
 }
 
-void occl_start_failed(occl_comm_t *c, int32_t tag, occl_status_t why)
+void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_status_t why)
 {
     occl_tag_t *t;
     occl_run_t *r;
     ctx_lock(c->ctx);
-    r = tag_get(c, tag, NULL, &t) == OCCL_OK ? run_new() : NULL;
-    if (r) {
+    r = tag_get(c, tag, args, &t) == OCCL_OK ? run_new() : NULL;
+    if (r && t->n == 1) { /* nobody to tell, and nothing to keep in step with */
+        free(r);
+    } else if (r) {
         r->comm = c;
         r->tag = t;
         r->refs = 1;

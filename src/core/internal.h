@@ -263,6 +263,8 @@ struct occl_coll {
 };
 
 /* ctx.c */
+/* The sleeper announced itself: change its word and wake it (also called by the engine, kernels/occl_dev_sched.h). */
+void occl_host_wake(uint32_t *sleeping);
 void occl_set_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 occl_status_t occl_fail(occl_status_t status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static inline void ctx_lock(occl_ctx_t *ctx) { occl_lock(&ctx->lock); }

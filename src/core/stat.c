@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Looking inside: statistics by name, and the text of everything that is pending. */
+#include "core/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t chan_sum(const occl_ctx_t *ctx, size_t member)
+{
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < ctx->dev->daemon->nchannels; c++)
+        sum += occl_load_relaxed64((const uint64_t *)((const char *)&ctx->dev->daemon->chan[c].stats + member));
+    return sum;
+}
+#define CHAN(ctx, name) chan_sum(ctx, offsetof(occl_chan_stats_t, name))
+
+/* X(name, value with a communicator, value of the process) */
+#define STAT_TABLE(X)                                                        \
+    X(starts, comm->n_starts, ctx->n_starts)                                 \
+    X(pending, comm->pending, ctx->pending)                                  \
+    X(mismatches, comm->n_mismatch, ctx->n_mismatch)                         \
+    X(colls, comm->n_colls, 0)                                               \
+    X(tags, comm->tags.count, 0)                                             \
+    X(tag_bytes, comm->tag_bytes, 0)                                         \
+    X(tag_bytes_max, comm->tag_bytes_max, 0)                                 \
+    X(single_copy, (uint64_t)comm->cma, 0)                                   \
+    X(runs, CHAN(ctx, runs), CHAN(ctx, runs))                                \
+    X(preemptions, CHAN(ctx, preemptions), CHAN(ctx, preemptions))           \
+    X(parks, CHAN(ctx, parks), CHAN(ctx, parks))                             \
+    X(quits, CHAN(ctx, quits), CHAN(ctx, quits))                             \
+    X(polls, CHAN(ctx, polls), CHAN(ctx, polls))                             \
+    X(steps, CHAN(ctx, steps), CHAN(ctx, steps))                             \
+    X(launches, ctx->dev->launches, ctx->dev->launches)                      \
+    X(outstanding, ctx->dev->outstanding, ctx->dev->outstanding)             \
+    X(channels, ctx->dev->daemon->nchannels, ctx->dev->daemon->nchannels)    \
+    X(gates_opened, ctx->n_gates, ctx->n_gates)                              \
+    X(gated_runs, ctx->n_gated, ctx->n_gated)                                \
+    X(eager_runs, ctx->n_eager, ctx->n_eager)                                \
+    X(pooled_runs, ctx->n_pool, ctx->n_pool)                                 \
+    X(failed_runs, ctx->n_failed, ctx->n_failed)                             \
+    X(withdrawn_runs, ctx->n_withdrawn, ctx->n_withdrawn)                    \
+    X(sleeps, ctx->n_sleeps, ctx->n_sleeps)                                  \
+    X(pool_bytes, ctx->pool_used, ctx->pool_used)                            \
+    X(pool_bytes_peak, ctx->pool_peak, ctx->pool_peak)                       \
+    X(arena_bytes, occl_arena_used(ctx->arena), occl_arena_used(ctx->arena)) \
+    X(arena_bytes_peak, occl_arena_peak(ctx->arena), occl_arena_peak(ctx->arena)) \
+    X(helper_threads, ctx->helper ? 1 : 0, ctx->helper ? 1 : 0)              \
+    X(helper_passes, ctx->n_passes, ctx->n_passes)                           \
+    X(helper_cpu_ns, ctx->helper ? __atomic_load_n(&ctx->helper->cpu_ns, __ATOMIC_RELAXED) : 0, \
+      ctx->helper ? __atomic_load_n(&ctx->helper->cpu_ns, __ATOMIC_RELAXED) : 0)
+
+const char *occl_stat_name(int i)
+{
+    static const char *const names[] = {
+#define X(name, of_comm, of_ctx) #name,
+        STAT_TABLE(X)
+#undef X
+    };
+    return i >= 0 && i < (int)(sizeof(names) / sizeof(names[0])) ? names[i] : NULL;
+}
+
+occl_status_t occl_get_stat(occl_ctx_t *ctx, occl_comm_t *comm, const char *name, uint64_t *value_p)
+{
+    occl_status_t s = OCCL_ERR_ARG;
+    ctx_lock(ctx);
+#define X(n, of_comm, of_ctx)                                \
+    if (s != OCCL_OK && !strcmp(name, #n)) {                 \
+        *value_p = comm ? (uint64_t)(of_comm) : (uint64_t)(of_ctx); \
+        s = OCCL_OK;                                         \
+    }
+    STAT_TABLE(X)
+#undef X
+    ctx_unlock(ctx);
+    return s == OCCL_OK ? s : occl_fail(s, "there is no statistic named \"%s\"", name);
+}
+
+static const char *state_text(occl_run_state_t s)
+{
+    static const char *const names[] = {"queued behind an earlier run of its tag",
+                                        "waiting for members to start it",
+                                        "ready, waiting for room on the device",
+                                        "running",
+                                        "done here, waiting to see that all members agree",
+                                        "failed, waiting for members to start it",
+                                        "over"};
+    return names[s];
+}
+
+void occl_comm_dump(occl_comm_t *c, void (*put)(void *state, const char *text), void *state)
+{
+    occl_strbuf_t b;
+    char *text, label[96];
+    occl_strbuf_init(&b);
+    ctx_lock(c->ctx);
+    occl_strbuf_printf(&b, "%s: rank %d of %d, device %s, %llu runs pending, %llu on the device\n", c->name, c->rank, c->size,
+                       c->ctx->dev->ops->name, (unsigned long long)c->pending, (unsigned long long)c->ctx->dev->outstanding);
+    OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active) {
+        tag_check(t);
+        OCCL_LIST_EACH(r, rn, &t->queue, occl_run_t, in_tag) {
+            int any = 0;
+            occl_strbuf_printf(&b, "  %s run %llu: ", tag_label(t, label, sizeof(label)), (unsigned long long)r->n);
+            if (r->coll)
+                occl_strbuf_printf(&b, "%s of %llu elements, ", occl_coll_name(r->coll->args.kind),
+                                   (unsigned long long)r->coll->args.count);
+            occl_strbuf_add(&b, state_text(r->state));
+            if (r->state == RUN_DEVICE && r->dev.plan)
+                occl_strbuf_printf(&b, " (%s, section %u step %u iteration %llu)", r->dev.plan->algo,
+                                   occl_load_relaxed32(&r->dev.st[0].section), occl_load_relaxed32(&r->dev.st[0].pc),
+                                   (unsigned long long)occl_load_relaxed64(&r->dev.st[0].iter));
+            if (r->state != RUN_QUEUED) {
+                for (uint32_t i = 0; i < t->n; i++) {
+                    if (i == t->me || t->seen[i] >= r->n)
+                        continue;
+                    occl_strbuf_printf(&b, "%s%s", any++ ? ", " : "; not started by ", c->member[t->member[i]].name);
+                }
+            }
+            occl_strbuf_add(&b, "\n");
+            if (occl_list_empty(&t->queue))
+                break;
+        }
+    }
+    ctx_unlock(c->ctx);
+    text = occl_strbuf_take(&b);
+    put(state, text ? text : "no memory for a dump\n");
+    free(text);
+}
