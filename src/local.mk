@@ -37,3 +37,13 @@ occl_core_files += \
 occl_core_files += src/plan/plan.c src/plan/plan.h src/plan/planner.h src/plan/select.c src/plan/select.h
 occl_core_files += src/plan/oneshot.c src/plan/twoshot.c src/plan/direct.c src/plan/ring.c src/plan/tree.c
 occl_core_files += src/plan/pairwise.c src/plan/dissemination.c
+
+# device: where channels run
+occl_core_files += src/device/device.h src/device/daemon.c src/device/host.c
+
+# progress: the helper thread
+occl_core_files += src/progress/helper.h src/progress/helper.c
+
+# core: communicators, tags, runs
+occl_core_files += src/core/core.h src/core/internal.h src/core/ctx.c src/core/comm.c src/core/tag.c src/core/run.c \
+	src/core/coll.c src/core/wait.c src/core/stat.c

@@ -9,16 +9,6 @@
 
 #include "../../kernels/daemon.h"
 
-const char *occl_coll_name(uint32_t kind)
-{
-    static const char *const names[] = {
-#define X(id, number, name) name,
-        OCCL_COLL_TABLE(X)
-#undef X
-    };
-    return kind < OCCL_COLL_COUNT ? names[kind] : "?";
-}
-
 static int reduces(occl_collkind_t k)
 {
     return k == OCCL_COLL_REDUCE || k == OCCL_COLL_ALLREDUCE || k == OCCL_COLL_REDUCE_SCATTER_BLOCK;
@@ -154,7 +144,6 @@ occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t 
     occl_choice_t out;
     occl_cached_plan_t *cp;
     occl_status_t s;
-    char err[256] = "";
     memset(&pa, 0, sizeof(pa)); /* hashed and compared as bytes */
     pa.kind = a->kind;
     pa.rank = t->me;
@@ -162,47 +151,48 @@ occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t 
     pa.root = a->root > 0 ? (uint32_t)a->root : 0;
     pa.count = count;
     pa.type = a->type;
-    pa.op = a->op;
+    pa.op = reduces(a->kind) ? a->op : OCCL_OP_NONE;
     pa.elem_bytes = (uint32_t)occl_host_type_bytes(a->type);
-    /* The plan of a rank that passes MPI_IN_PLACE differs for these only (plan.h); the choice does not depend on it. */
     pa.in_place = (uint32_t)(a->in_place != 0);
-    memset(&in, 0, sizeof(in));
-    in.kind = a->kind;
-    in.type = a->type;
-    in.nranks = t->n;
-    in.count = count;
-    in.elem_bytes = pa.elem_bytes;
-    in.exposed = c->cma && !(a->kind == OCCL_COLL_ALLTOALL && a->in_place);
-    in.eager_max = c->eager_max;
-    in.direct_min = c->direct_min;
-    in.slot_capacity = occl_slot_capacity(c->geo.slot_bytes);
-    in.nslots = c->geo.nslots;
-    in.channels_max = c->nchannels;
-    in.forced = c->algo;
-    s = occl_plan_select(&in, &out, err, sizeof(err));
-    if (s != OCCL_OK)
-        return occl_fail(s, "%s", err);
-    pa.move = out.move;
-    pa.nchannels = out.nchannels;
+    pa.nchannels = c->nchannels;
+    /* Everything else that the choice depends on is the communicator's, so the key may leave the choice out. */
     cp = occl_hash_get(&c->plans, plan_key(&pa));
     if (cp && memcmp(&cp->args, &pa, sizeof(pa)) == 0) {
         cp->refs++;
         *cp_p = cp;
         return OCCL_OK;
     }
+    memset(&in, 0, sizeof(in));
+    in.kind = a->kind;
+    in.type = a->type;
+    in.nranks = t->n;
+    in.count = count;
+    in.elem_bytes = pa.elem_bytes;
+    in.in_place = a->in_place;
+    in.exposed = c->cma;
+    in.eager_max = c->eager_max;
+    in.direct_min = c->direct_min;
+    in.slot_data = (uint32_t)occl_slot_capacity(c->geo.slot_bytes);
+    in.nslots = c->geo.nslots;
+    in.nchannels = c->nchannels;
+    in.algo = c->algo;
+    s = occl_plan_select(&in, &out);
+    if (s != OCCL_OK)
+        return occl_fail(s, "no algorithm for this %s (OCCL_ALGO is \"%.100s\")", occl_coll_name(a->kind), c->algo);
     if (c->plans.count >= PLANS_KEPT)
         forget_unused_plans(c);
     cp = calloc(1, sizeof(*cp));
     if (!cp)
         return occl_fail(OCCL_ERR_RESOURCE, "no memory for a plan");
     cp->args = pa;
+    pa.move = out.move;
     s = out.planner->build(&pa, &cp->plan);
     if (s != OCCL_OK) {
         free(cp);
         return occl_fail(s, "the %s algorithm cannot do this %s", out.planner->name, occl_coll_name(a->kind));
     }
     cp->gated = out.gated;
-    cp->key = plan_key(&pa);
+    cp->key = plan_key(&cp->args);
     /* A plan that does not get into the table (a collision, no memory) lives as long as its references. */
     if (occl_hash_get(&c->plans, cp->key) || occl_hash_put(&c->plans, cp->key, cp) != OCCL_OK)
         cp->key = 0;
