@@ -119,7 +119,7 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
                 go = 2;
             } else if (!patient) {
                 go = 0;
-            } else if ((polls & 3) == 0) {
+            } else if ((polls & 15) == 0) {
                 uint64_t now = occl_clock_ns();
                 if (!deadline)
                     deadline = now + (head ? st->stick_ns * 4 : st->stick_ns);

@@ -46,6 +46,7 @@ typedef struct arena_head {
     uint32_t magic, version;
     uint64_t nonce[2];
     uint64_t size;
+    uint32_t refs; /* within the owner's process, where ranks are threads: the owner and those that took its pointer */
 } arena_head_t;
 
 typedef struct arena_extent {
@@ -65,7 +66,8 @@ struct occl_peer {
     uint64_t size;
     uint64_t key;
     int refs;
-    int mapped; /* a mapping of our own, to be undone */
+    int mapped;  /* a mapping of our own, to be undone */
+    int counted; /* a thread of this process: refs in its head was raised */
 };
 
 struct occl_arena {
@@ -432,6 +434,7 @@ occl_status_t occl_arena_create(const occl_env_t *env, int flags, occl_arena_t *
     head->nonce[0] = a->nonce[0];
     head->nonce[1] = a->nonce[1];
     head->size = a->size;
+    head->refs = 1;
     head->magic = ARENA_MAGIC;
     *arena_p = a;
     return OCCL_OK;
@@ -441,8 +444,17 @@ failed:
     return status;
 }
 
+/* Ranks that are threads take each other's pointer, so the last one unmaps. */
+static void base_release(void *base, uint64_t size)
+{
+    if (__atomic_fetch_sub(&((arena_head_t *)base)->refs, 1, __ATOMIC_ACQ_REL) == 1)
+        (void)munmap(base, size);
+}
+
 static void peer_free(occl_peer_t *peer)
 {
+    if (peer->counted)
+        base_release(peer->base, peer->size);
     if (peer->mapped)
         (void)munmap(peer->base, peer->size);
     free(peer);
@@ -471,7 +483,9 @@ void occl_arena_destroy(occl_arena_t *a)
     occl_hash_fini(&a->by_start);
     occl_hash_fini(&a->by_end);
     arena_unlink_locked(a);
-    if (a->base)
+    if (a->base && a->top) /* the head was written */
+        base_release(a->base, a->size);
+    else if (a->base)
         (void)munmap(a->base, a->size);
     if (a->fd >= 0)
         (void)close(a->fd);
@@ -775,6 +789,10 @@ static occl_status_t peer_attach(const occl_arena_t *self, const occl_arena_desc
     if (occl_proc_equal(&self->proc, &desc->proc)) {
         /* ourselves, or a rank that is a thread of this process: one address for one word */
         peer->base = (void *)(uintptr_t)desc->base;
+        if (peer->base != self->base) {
+            (void)__atomic_fetch_add(&((arena_head_t *)peer->base)->refs, 1, __ATOMIC_RELAXED);
+            peer->counted = 1;
+        }
         return OCCL_OK;
     }
     fd = peer_open(self, desc, &status, err);
