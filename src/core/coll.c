@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../kernels/daemon.h"
+#include "kernels/daemon.h"
 
 static int reduces(occl_collkind_t k)
 {

@@ -20,9 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../plan/plan.h"
-#include "../util/env.h"
-#include "../util/status.h"
+#include "plan/plan.h"
+#include "util/env.h"
+#include "util/status.h"
 
 typedef struct occl_ctx occl_ctx_t;
 typedef struct occl_comm occl_comm_t;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The process: its arena, its device, its helper thread; error texts. */
+#define _GNU_SOURCE /* vasprintf, sched_yield */
 #include "core/internal.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../kernels/daemon.h"
+#include "kernels/daemon.h"
 
 /* Every so many runs of a tag the mailboxes' words are renewed, so that no stale word can be taken for a coming run. */
 #define RENEW_EVERY (1ull << 30)

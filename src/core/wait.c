@@ -3,6 +3,7 @@
  * Progress and waiting. Every wait of the core is here: it spins for OCCL_SPIN (doing the work itself), then yields, then sleeps on
  * the bell with a doubling bound, so that it neither misses anything for long nor occupies a core.
  */
+#define _GNU_SOURCE /* vasprintf, sched_yield */
 #include "core/internal.h"
 
 #include <sched.h>

@@ -6,7 +6,7 @@
 #ifndef OCCL_SRC_DEVICE_DEVICE_H
 #define OCCL_SRC_DEVICE_DEVICE_H
 
-#include "../../kernels/occl_dev_chan.h"
+#include "kernels/occl_dev_chan.h"
 #include "util/env.h"
 #include "util/log.h"
 #include "util/status.h"

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "../../kernels/daemon.h"
+#include "kernels/daemon.h"
 
 static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log, occl_device_t **dev_p, char *err,
                                  size_t errlen)
