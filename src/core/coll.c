@@ -127,7 +127,7 @@ static void forget_unused_plans(occl_comm_t *c)
     c->plans = keep;
 }
 
-void plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
+void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
 {
     (void)c;
     if (--cp->refs == 0 && cp->key == 0) {
@@ -137,7 +137,7 @@ void plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
 }
 
 /* Chooses algorithm and movement from the signature and what was agreed at attach, and gives a referenced plan. */
-occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p)
+occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p)
 {
     occl_plan_args_t pa;
     occl_select_t in;
@@ -218,13 +218,13 @@ static void place(const occl_comm_t *c, occl_coll_args_t *a)
         a->send = a->recv;
 }
 
-void coll_unref(occl_coll_t *coll)
+void occl_coll_unref(occl_coll_t *coll)
 {
     occl_comm_t *c = coll->comm;
     if (--coll->refs)
         return;
     if (coll->cp)
-        plan_put(c, coll->cp);
+        occl_plan_put(c, coll->cp);
     if (coll->run) {
         free(coll->run->x);
         free(coll->run->pools);
@@ -235,7 +235,7 @@ void coll_unref(occl_coll_t *coll)
     free(coll->text);
     c->n_colls--;
     free(coll);
-    comm_unref(c);
+    occl_comm_unref(c);
 }
 
 static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
@@ -245,7 +245,7 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     occl_status_t s = check(c, tag, args);
     if (s != OCCL_OK)
         return s;
-    s = tag_get(c, tag, args, &t);
+    s = occl_tag_get(c, tag, args, &t);
     if (s != OCCL_OK)
         return s;
     coll = calloc(1, sizeof(*coll));
@@ -256,7 +256,7 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     coll->args = *args;
     coll->refs = 1;
     if (args->kind != OCCL_COLL_SENDRECV) {
-        s = plan_choose(c, t, args, args->count, &coll->cp);
+        s = occl_plan_choose(c, t, args, args->count, &coll->cp);
         if (s != OCCL_OK) {
             free(coll);
             return s;
@@ -276,7 +276,7 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
         h = occl_hash_mix(h ^ (uint64_t)(uint32_t)coll->wire.root);
         coll->wire.sig = occl_hash_mix(h ^ (args->kind == OCCL_COLL_SENDRECV ? 0 : coll->wire.count));
     }
-    comm_ref(c);
+    occl_comm_ref(c);
     c->n_colls++;
     *coll_p = coll;
     return OCCL_OK;
@@ -285,19 +285,19 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
 occl_status_t occl_coll_create(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
 {
     occl_status_t s;
-    ctx_lock(c->ctx);
+    occl_ctx_lock(c->ctx);
     s = coll_new(c, tag, args, coll_p);
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
     return s;
 }
 
 void occl_coll_free(occl_coll_t *coll)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     coll->freed = 1;
-    coll_unref(coll);
-    ctx_unlock(ctx);
+    occl_coll_unref(coll);
+    occl_ctx_unlock(ctx);
 }
 
 /* --- start -------------------------------------------------------------------------------------------------------- */
@@ -360,8 +360,8 @@ static void message_to_self(occl_run_t *r)
             memcpy(da->recv, sa->send, sa->count * occl_host_type_bytes(sa->type));
         }
         d->bytes = s->bytes = sa->count * occl_host_type_bytes(sa->type);
-        run_finish(s, status, status ? occl_text("%s", why) : NULL);
-        run_finish(d, status, status ? occl_text("%s", why) : NULL);
+        occl_run_finish(s, status, status ? occl_text("%s", why) : NULL);
+        occl_run_finish(d, status, status ? occl_text("%s", why) : NULL);
     }
 }
 
@@ -377,11 +377,11 @@ static void launch(occl_run_t *r)
     if (r->tag->n == 1 && coll_is_message(r->coll))
         message_to_self(r);
     else
-        tag_enqueue(r->tag, r);
+        occl_tag_enqueue(r->tag, r);
     /* The host device makes the first turn here: what can be sent is on its way when start returns. */
     if (ctx->dev->ops->caller_executes)
-        (void)ctx_progress(ctx, NULL, 0);
-    occl_helper_kick(ctx->helper); /* after the fence in the progress or in tag_wake */
+        (void)occl_ctx_progress(ctx, NULL, 0);
+    occl_helper_kick(ctx->helper); /* after the fence in the progress or in occl_tag_wake */
 }
 
 static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
@@ -392,7 +392,7 @@ static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
     if (coll->comm->ctx->closing)
         return occl_fail(OCCL_ERR_REVOKED, "the library is being finalized");
     if (run_p || !coll->run || coll->run->refs) {
-        r = run_new();
+        r = occl_run_new();
         if (!r)
             return occl_fail(OCCL_ERR_RESOURCE, "no memory for a run");
         if (!run_p && !coll->run) {
@@ -418,9 +418,9 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
     occl_status_t s;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     s = start_locked(coll, run_p);
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     return s;
 }
 
@@ -428,14 +428,14 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
 {
     occl_coll_t *coll = NULL;
     occl_status_t s;
-    ctx_lock(c->ctx);
+    occl_ctx_lock(c->ctx);
     s = coll_new(c, tag, args, &coll);
     if (s == OCCL_OK) {
         s = start_locked(coll, run_p);
         coll->freed = 1;
-        coll_unref(coll);
+        occl_coll_unref(coll);
     }
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
     return s;
 }
 
@@ -443,8 +443,8 @@ void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args
 {
     occl_tag_t *t;
     occl_run_t *r;
-    ctx_lock(c->ctx);
-    r = tag_get(c, tag, args, &t) == OCCL_OK ? run_new() : NULL;
+    occl_ctx_lock(c->ctx);
+    r = occl_tag_get(c, tag, args, &t) == OCCL_OK ? occl_run_new() : NULL;
     if (r && t->n == 1) { /* nobody to tell, and nothing to keep in step with */
         free(r);
     } else if (r) {
@@ -453,10 +453,10 @@ void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args
         r->refs = 1;
         r->failing = why;
         r->over = 1;
-        comm_ref(c);
-        tag_enqueue(t, r);
+        occl_comm_ref(c);
+        occl_tag_enqueue(t, r);
     }
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
 }
 
 occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)
@@ -464,29 +464,29 @@ occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)
     occl_ctx_t *ctx = coll->comm->ctx;
     occl_run_t *r;
     *cancelled_p = 0;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     r = coll->active;
     if (!r) {
-        ctx_unlock(ctx);
+        occl_ctx_unlock(ctx);
         return occl_fail(OCCL_ERR_REQUEST, "no run of this collective is active");
     }
     if (r->n == r->tag->last_n && (r->state == RUN_QUEUED || (r->state == RUN_GATE && r->dev.plan == NULL))) {
         occl_tag_t *t = r->tag;
         int gone = r->state == RUN_QUEUED;
         if (!gone && t->n > 1) {
-            /* See tag_recheck for the other half. */
+            /* See occl_tag_recheck for the other half. */
             occl_record_t *rec = &t->blk->rec[r->n & 1];
             uint64_t word = rec->word;
             occl_record_t other;
             occl_store_release64(&rec->word, (word & ~0xffull) | REC_WITHDRAWN);
             occl_fence_sys();
             for (uint32_t i = 0; i < t->n; i++)
-                if (i != t->me && !tag_read_record(t, i, r->n, &other))
+                if (i != t->me && !occl_tag_read_record(t, i, r->n, &other))
                     gone = 1; /* somebody is missing: nobody can have opened */
             if (!gone) {
                 occl_store_release64(&rec->word, word);
-                comm_publish(t->comm, t->key);
-                tag_wake(t);
+                occl_comm_publish(t->comm, t->key);
+                occl_tag_wake(t);
             } else {
                 t->attempt++;
             }
@@ -496,11 +496,11 @@ occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)
             ctx->n_withdrawn++;
             if (r->state == RUN_GATE)
                 t->nseen = t->n - 1; /* leaves at once: as if it had never been started */
-            run_finish(r, OCCL_ERR_REVOKED, occl_text("withdrawn by MPIX_Occl_coll_cancel"));
+            occl_run_finish(r, OCCL_ERR_REVOKED, occl_text("withdrawn by MPIX_Occl_coll_cancel"));
             *cancelled_p = 1;
         }
     }
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     return OCCL_OK;
 }
 

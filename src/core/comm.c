@@ -31,7 +31,7 @@ typedef struct verdict {
     char text[192];
 } verdict_t;
 
-void comm_ref(occl_comm_t *c) { c->refs++; }
+void occl_comm_ref(occl_comm_t *c) { c->refs++; }
 
 static void dir_free(occl_comm_t *c)
 {
@@ -46,7 +46,7 @@ static void comm_free(occl_comm_t *c)
     size_t at = 0;
     void *v;
     for (at = 0; (v = occl_hash_next(&c->tags, &at, NULL)) != NULL;)
-        tag_free(v);
+        occl_tag_free(v);
     for (at = 0; (v = occl_hash_next(&c->plans, &at, NULL)) != NULL;) {
         occl_cached_plan_t *cp = v;
         occl_plan_free(cp->plan);
@@ -90,7 +90,7 @@ static void sweep(occl_ctx_t *ctx)
         (void)comm_try_free(c);
 }
 
-void comm_unref(occl_comm_t *c)
+void occl_comm_unref(occl_comm_t *c)
 {
     if (--c->refs)
         return;
@@ -203,7 +203,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     c->member = calloc((size_t)c->size, sizeof(*c->member));
     c->via = calloc((size_t)c->size, sizeof(*c->via));
 
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     sweep(ctx);
     (void)snprintf(mine->version, sizeof(mine->version), "%s", OCCL_VERSION_STRING);
     mine->size_of_hello = sizeof(*mine);
@@ -235,7 +235,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     mine->cma = (uint32_t)ctx->env.cma;
     mine->emu = !ctx->dev->ops->caller_executes;
     (void)snprintf(mine->algo, sizeof(mine->algo), "%s", opts && opts->algo ? opts->algo : ctx->env.algo);
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
 
     if (oob->allgather(oob->state, mine, all, sizeof(*mine))) {
         s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
@@ -253,10 +253,10 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     }
     if (s != OCCL_OK)
         goto out;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     agree(c, all);
     v.status = (uint32_t)comm_map(c, all, &v);
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     if (oob->allgather(oob->state, &v, verdicts, sizeof(v))) {
         s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
         goto out;
@@ -275,20 +275,20 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
         else
             (void)snprintf(c->member[p].name, sizeof(c->member[p].name), "rank %d (pid %u)", p, c->member[p].desc.proc.pid);
     }
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     ctx->oversubscribed |= c->size > ctx->ncpus;
     occl_list_push_back(&ctx->comms, &c->in_ctx);
     occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CONTROL, "attached to %s: rank %d of %d, single copy %s", c->name, c->rank,
              c->size, c->cma ? "yes" : "no");
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     *comm_p = c;
     c = NULL;
 out:
     if (c) {
         if (c->ctx) {
-            ctx_lock(ctx);
+            occl_ctx_lock(ctx);
             comm_free(c);
-            ctx_unlock(ctx);
+            occl_ctx_unlock(ctx);
         } else {
             free(c);
         }
@@ -301,32 +301,32 @@ out:
 
 void occl_comm_detach(occl_comm_t *c)
 {
-    ctx_lock(c->ctx);
+    occl_ctx_lock(c->ctx);
     c->detached = 1;
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
 }
 
 int occl_comm_all_detached(occl_comm_t *c)
 {
     int all = 1;
-    ctx_lock(c->ctx);
+    occl_ctx_lock(c->ctx);
     /* My own reference is the only one left when no coll and no run is alive. */
     if (c->refs > 1)
         all = 0;
     for (int p = 0; p < c->size && all; p++)
         if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED)
             all = 0;
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
     return all;
 }
 
 void occl_comm_release(occl_comm_t *c)
 {
     occl_ctx_t *ctx = c->ctx;
-    ctx_lock(ctx);
-    comm_unref(c);
+    occl_ctx_lock(ctx);
+    occl_comm_unref(c);
     sweep(ctx);
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
 }
 
 int occl_comm_rank(const occl_comm_t *c) { return c->rank; }
@@ -343,7 +343,7 @@ static void dir_put(occl_dirtable_t *t, uint64_t key, uint64_t off)
     occl_store_release64(&t->e[i].key, key + 1);
 }
 
-occl_status_t dir_insert(occl_comm_t *c, uint64_t key, uint64_t off)
+occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off)
 {
     occl_dirtable_t *t = occl_arena_at(c->ctx->arena, c->dir_off);
     if ((c->dir_count + 1) * 4 > (t->mask + 1) * 3) {
@@ -368,7 +368,7 @@ occl_status_t dir_insert(occl_comm_t *c, uint64_t key, uint64_t off)
     return OCCL_OK;
 }
 
-uint64_t dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key)
+uint64_t occl_dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key)
 {
     const occl_dirtable_t *t = (const occl_dirtable_t *)(base + occl_load_acquire64(&blk->dir));
     uint64_t i = occl_hash_mix(key) & t->mask, k;
@@ -380,7 +380,7 @@ uint64_t dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t
     return 0;
 }
 
-void comm_publish(occl_comm_t *c, uint64_t key)
+void occl_comm_publish(occl_comm_t *c, uint64_t key)
 {
     uint64_t head = c->blk->head;
     occl_store_relaxed64(&c->blk->news[head & (OCCL_NEWS_LEN - 1)], key);
@@ -388,7 +388,7 @@ void comm_publish(occl_comm_t *c, uint64_t key)
 }
 
 /* Looks at the tags that peers have published since the last time. Returns whether there was anything. */
-int comm_read_news(occl_comm_t *c)
+int occl_comm_read_news(occl_comm_t *c)
 {
     int any = 0, all = 0;
     for (int p = 0; p < c->size; p++) {
@@ -410,7 +410,7 @@ int comm_read_news(occl_comm_t *c)
             occl_tag_t *t = occl_hash_get(&c->tags, key);
             m->cursor++;
             if (t && !occl_list_empty(&t->queue))
-                tag_check(t);
+                occl_tag_check(t);
         }
         /* Entries that were overwritten while we read them show by the distance; then nothing read can be trusted. */
         if (occl_load_acquire64(&m->blk->head) - head > OCCL_NEWS_LEN / 2)
@@ -418,7 +418,7 @@ int comm_read_news(occl_comm_t *c)
     }
     if (all) {
         OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active)
-            tag_check(t);
+            occl_tag_check(t);
     }
     return any;
 }
@@ -427,7 +427,7 @@ int comm_read_news(occl_comm_t *c)
  * Members that will never start what they have not started: detached, finalized, or dead. A run that still misses
  * such a member fails and names it.
  */
-void comm_check_peers(occl_comm_t *c)
+void occl_comm_check_peers(occl_comm_t *c)
 {
     for (int p = 0; p < c->size; p++) {
         occl_member_t *m = &c->member[p];
@@ -456,13 +456,13 @@ void comm_check_peers(occl_comm_t *c)
                 ;
             if (i == t->n)
                 continue;
-            tag_check(t); /* its record may have come before it went */
+            occl_tag_check(t); /* its record may have come before it went */
             if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
                 continue;
             if (t->seen[i] >= r->n && !m->dead)
                 continue; /* it has started this one and will finish it before it goes */
             (void)snprintf(text, sizeof(text), "%.96s %s", m->name, how);
-            tag_kill(t, OCCL_ERR_PEER_FAILED, text);
+            occl_tag_kill(t, OCCL_ERR_PEER_FAILED, text);
         }
     }
 }

@@ -46,7 +46,7 @@ void occl_host_wake(uint32_t *sleeping)
     (void)occl_futex_wake(&s->bell, INT32_MAX);
 }
 
-void ctx_unlock(occl_ctx_t *ctx)
+void occl_ctx_unlock(occl_ctx_t *ctx)
 {
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
         occl_list_t *e = occl_list_pop(&ctx->called);
@@ -57,7 +57,7 @@ void ctx_unlock(occl_ctx_t *ctx)
         occl_unlock(&ctx->lock);
         fn(state, r);
         occl_lock(&ctx->lock);
-        run_unref(r);
+        occl_run_unref(r);
     }
     occl_unlock(&ctx->lock);
 }
@@ -69,8 +69,8 @@ static int helper_pass(void *state)
     if (!occl_trylock(&ctx->lock))
         return 1; /* somebody else is at it */
     ctx->n_passes++;
-    moved = ctx_progress(ctx, NULL, 1);
-    ctx_unlock(ctx);
+    moved = occl_ctx_progress(ctx, NULL, 1);
+    occl_ctx_unlock(ctx);
     return moved;
 }
 
@@ -162,38 +162,38 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     uint64_t until;
     if (!ctx)
         return;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     ctx->closing = 1;
     /* Everything that is pending fails; what the device holds is withdrawn and comes back within a pass. */
     OCCL_LIST_EACH(c, cn, &ctx->comms, occl_comm_t, in_ctx) {
         occl_store_release32(&c->blk->state, PEER_GONE);
         OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active)
-            tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
+            occl_tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
     }
     until = occl_host_clock_ns() + 2000000000u;
     while (ctx->dev->outstanding && occl_host_clock_ns() < until) {
-        (void)ctx_progress(ctx, NULL, 0);
-        ctx_unlock(ctx);
+        (void)occl_ctx_progress(ctx, NULL, 0);
+        occl_ctx_unlock(ctx);
         sched_yield();
-        ctx_lock(ctx);
+        occl_ctx_lock(ctx);
     }
     OCCL_LIST_EACH(c2, cn2, &ctx->comms, occl_comm_t, in_ctx) {
         for (int p = 0; p < c2->size; p++)
             if (p != c2->rank && c2->member[p].sleeper && occl_load_relaxed32(&c2->member[p].sleeper->sleeping))
                 occl_host_wake(&c2->member[p].sleeper->sleeping);
     }
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     occl_helper_destroy(ctx->helper);
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     /* The communicators' own references (attach) are dropped: nobody can call us any more. */
     OCCL_LIST_EACH(c3, cn3, &ctx->comms, occl_comm_t, in_ctx) {
         /* Colls that were never freed still refer to it; nobody may use them now. */
         c3->refs = 1;
-        comm_unref(c3);
+        occl_comm_unref(c3);
     }
     ctx->pool_used = 0;
-    pool_trim(ctx);
-    ctx_unlock(ctx);
+    occl_pool_trim(ctx);
+    occl_ctx_unlock(ctx);
     ctx->dev->ops->destroy(ctx->dev);
     occl_arena_destroy(ctx->arena);
     occl_lock_fini(&ctx->lock);

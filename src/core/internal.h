@@ -3,7 +3,7 @@
  * The core's own structures: what is shared with peers, what is private, who writes what. Included by src/core only.
  *
  * One lock a context (occl_ctx.lock) guards everything private. It is held for bounded times: never across a wait, a system
- * call that waits, or user code. Completion callbacks are collected under it and called after it is released (ctx_unlock).
+ * call that waits, or user code. Completion callbacks are collected under it and called after it is released (occl_ctx_unlock).
  */
 #ifndef OCCL_SRC_CORE_INTERNAL_H
 #define OCCL_SRC_CORE_INTERNAL_H
@@ -211,13 +211,13 @@ struct occl_tag {
  *   DRAIN    over for the user (failed); holds the tag until all members have started it
  *   OVER     out of the tag's queue
  *
- *   QUEUED -> GATE            the run before has left the queue              tag_activate
- *   GATE -> DEVICE | ROOM     all members ready, or not gated                 run_submit
+ *   QUEUED -> GATE            the run before has left the queue              occl_tag_activate
+ *   GATE -> DEVICE | ROOM     all members ready, or not gated                 occl_run_submit
  *   ROOM -> DEVICE            a place is free                                 progress
- *   DEVICE -> GATE            parked by a channel                             device_event
- *   DEVICE -> VERIFY | OVER   completed                                       device_event
- *   any -> DRAIN | OVER       failed                                          run_finish
- *   VERIFY, DRAIN -> OVER     the last member's record was seen               tag_check
+ *   DEVICE -> GATE            parked by a channel                             occl_device_event
+ *   DEVICE -> VERIFY | OVER   completed                                       occl_device_event
+ *   any -> DRAIN | OVER       failed                                          occl_run_finish
+ *   VERIFY, DRAIN -> OVER     the last member's record was seen               occl_tag_check
  */
 typedef enum { RUN_QUEUED, RUN_GATE, RUN_ROOM, RUN_DEVICE, RUN_VERIFY, RUN_DRAIN, RUN_OVER } occl_run_state_t;
 
@@ -267,53 +267,53 @@ struct occl_coll {
 void occl_host_wake(uint32_t *sleeping);
 void occl_set_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 occl_status_t occl_fail(occl_status_t status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static inline void ctx_lock(occl_ctx_t *ctx) { occl_lock(&ctx->lock); }
+static inline void occl_ctx_lock(occl_ctx_t *ctx) { occl_lock(&ctx->lock); }
 /* Releases the lock and calls the callbacks that became due. */
-void ctx_unlock(occl_ctx_t *ctx);
+void occl_ctx_unlock(occl_ctx_t *ctx);
 
 /* comm.c */
-void comm_ref(occl_comm_t *c);
-void comm_unref(occl_comm_t *c);
-occl_status_t dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
-uint64_t dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key);
-void comm_publish(occl_comm_t *c, uint64_t key);
-int comm_read_news(occl_comm_t *c);
-void comm_check_peers(occl_comm_t *c);
+void occl_comm_ref(occl_comm_t *c);
+void occl_comm_unref(occl_comm_t *c);
+occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
+uint64_t occl_dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key);
+void occl_comm_publish(occl_comm_t *c, uint64_t key);
+int occl_comm_read_news(occl_comm_t *c);
+void occl_comm_check_peers(occl_comm_t *c);
 
 /* tag.c */
-occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
-void tag_free(occl_tag_t *t);
+occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
+void occl_tag_free(occl_tag_t *t);
 /* A consistent copy of member i's record of run n, or 0: it has none (any more). */
-int tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
-int tag_recheck(occl_tag_t *t, occl_run_t *r);
-void tag_enqueue(occl_tag_t *t, occl_run_t *r);
-void tag_activate(occl_tag_t *t);
-void tag_check(occl_tag_t *t);
-void tag_leave(occl_tag_t *t, occl_run_t *r);
-const char *tag_label(const occl_tag_t *t, char *buf, size_t len);
-void tag_wake(occl_tag_t *t);
-void tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
+int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
+int occl_tag_recheck(occl_tag_t *t, occl_run_t *r);
+void occl_tag_enqueue(occl_tag_t *t, occl_run_t *r);
+void occl_tag_activate(occl_tag_t *t);
+void occl_tag_check(occl_tag_t *t);
+void occl_tag_leave(occl_tag_t *t, occl_run_t *r);
+const char *occl_tag_label(const occl_tag_t *t, char *buf, size_t len);
+void occl_tag_wake(occl_tag_t *t);
+void occl_tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
 
 /* run.c */
-occl_run_t *run_new(void);
-void run_ref(occl_run_t *r);
-void run_unref(occl_run_t *r);
-void run_finish(occl_run_t *r, occl_status_t status, char *text);
-void run_fail(occl_run_t *r, occl_status_t status, char *text);
-void run_submit(occl_run_t *r);
-void run_publish(occl_run_t *r);
-void run_open(occl_run_t *r);
-void device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
-char *run_mismatch_text(occl_run_t *r);
+occl_run_t *occl_run_new(void);
+void occl_run_ref(occl_run_t *r);
+void occl_run_unref(occl_run_t *r);
+void occl_run_finish(occl_run_t *r, occl_status_t status, char *text);
+void occl_run_fail(occl_run_t *r, occl_status_t status, char *text);
+void occl_run_submit(occl_run_t *r);
+void occl_run_publish(occl_run_t *r);
+void occl_run_open(occl_run_t *r);
+void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
+char *occl_run_mismatch_text(occl_run_t *r);
 char *occl_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void pool_trim(occl_ctx_t *ctx);
+void occl_pool_trim(occl_ctx_t *ctx);
 
 /* coll.c */
-void coll_unref(occl_coll_t *coll);
-void plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
-occl_status_t plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
+void occl_coll_unref(occl_coll_t *coll);
+void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
+occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
 
 /* wait.c: the caller holds the lock */
-int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient);
+int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient);
 
 #endif

@@ -16,7 +16,7 @@ static occl_coll_t *coll_of(const occl_run_t *r) { return r->coll; }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-occl_run_t *run_new(void)
+occl_run_t *occl_run_new(void)
 {
     void *p = NULL;
     occl_run_t *r;
@@ -29,7 +29,7 @@ occl_run_t *run_new(void)
     return r;
 }
 
-void run_ref(occl_run_t *r) { r->refs++; }
+void occl_run_ref(occl_run_t *r) { r->refs++; }
 
 static void run_free(occl_run_t *r)
 {
@@ -40,24 +40,24 @@ static void run_free(occl_run_t *r)
     free(r);
 }
 
-void run_unref(occl_run_t *r)
+void occl_run_unref(occl_run_t *r)
 {
     occl_coll_t *coll;
     if (--r->refs)
         return;
     coll = r->coll;
     if (r->cp)
-        plan_put(r->comm, r->cp);
+        occl_plan_put(r->comm, r->cp);
     r->cp = NULL;
     if (!r->embedded) {
         occl_comm_t *c = r->comm;
         run_free(r);
         if (coll)
-            coll_unref(coll);
+            occl_coll_unref(coll);
         else
-            comm_unref(c);
+            occl_comm_unref(c);
     } else {
-        coll_unref(coll);
+        occl_coll_unref(coll);
     }
 }
 
@@ -108,7 +108,7 @@ static void pool_give(occl_ctx_t *ctx, uint64_t off, uint64_t bytes)
 }
 
 /* Gives kept regions back to the arena, all of them. */
-void pool_trim(occl_ctx_t *ctx)
+void occl_pool_trim(occl_ctx_t *ctx)
 {
     occl_list_t *e;
     while ((e = occl_list_pop(&ctx->pool_free)) != NULL) {
@@ -170,7 +170,7 @@ static int find_mailboxes(occl_run_t *r)
             if (OCCL_LIKELY(t->links[ix].tx != NULL))
                 continue;
             if (!t->pblk[p]) {
-                off = dir_find(m->blk, m->base, t->key);
+                off = occl_dir_find(m->blk, m->base, t->key);
                 if (!off)
                     return 0;
                 t->pblk[p] = (occl_tagblk_t *)(m->base + off);
@@ -248,7 +248,7 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
     for (int k = 1; k < REC_WORDS; k++)
         occl_store_relaxed64(to + k, from[k]);
     occl_store_release64(to, r->n << 16 | (uint64_t)(t->attempt & 0xff) << 8 | state);
-    comm_publish(t->comm, t->key);
+    occl_comm_publish(t->comm, t->key);
 }
 
 /* A resource of ours is missing: the members get a mismatch with this reason. */
@@ -256,9 +256,9 @@ static void publish_failure(occl_run_t *r, occl_status_t why, char *text)
 {
     r->failing = why;
     write_record(r, REC_ERROR, 0);
-    tag_wake(r->tag);
+    occl_tag_wake(r->tag);
     r->failing = OCCL_OK;
-    run_fail(r, why, text);
+    occl_run_fail(r, why, text);
 }
 
 static int early_allowed(const occl_run_t *r)
@@ -268,16 +268,16 @@ static int early_allowed(const occl_run_t *r)
 }
 
 /* The run has become the head of its tag. */
-void run_publish(occl_run_t *r)
+void occl_run_publish(occl_run_t *r)
 {
     occl_tag_t *t = r->tag;
     occl_ctx_t *ctx = t->comm->ctx;
     uint32_t flags = 0;
     if (!coll_of(r)) { /* a start that failed: tell the members, and wait for them */
         write_record(r, REC_ERROR, 0);
-        tag_wake(t);
+        occl_tag_wake(t);
         r->state = RUN_DRAIN;
-        tag_check(t);
+        occl_tag_check(t);
         return;
     }
     if (!make_mailboxes(r)) {
@@ -308,11 +308,11 @@ void run_publish(occl_run_t *r)
         ctx->n_eager++;
         /* A member that was here before us may disagree and never answer: its record is looked at when nothing else moves. */
         occl_list_push_back(&ctx->unchecked, &t->in_unchecked);
-        run_submit(r);
+        occl_run_submit(r);
         return;
     }
-    tag_wake(t);
-    tag_check(t);
+    occl_tag_wake(t);
+    occl_tag_check(t);
 }
 
 /* --- gate --------------------------------------------------------------------------------------------------------- */
@@ -339,7 +339,7 @@ static occl_status_t open_message(occl_run_t *r)
     occl_record_t rec;
     uint64_t sent = a.count, room = a.count;
     if (t->n == 2) {
-        (void)tag_read_record(t, 1 - t->me, r->n, &rec);
+        (void)occl_tag_read_record(t, 1 - t->me, r->n, &rec);
         if (a.sender)
             room = rec.count;
         else
@@ -347,49 +347,49 @@ static occl_status_t open_message(occl_run_t *r)
     }
     r->bytes = sent * occl_host_type_bytes(a.type);
     if (sent > room) {
-        run_fail(r, OCCL_ERR_TRUNCATE,
+        occl_run_fail(r, OCCL_ERR_TRUNCATE,
                  occl_text("a message of %llu elements came where %llu were expected", (unsigned long long)sent,
                            (unsigned long long)room));
         return OCCL_ERR_TRUNCATE;
     }
-    return plan_choose(t->comm, t, &a, sent, &r->cp);
+    return occl_plan_choose(t->comm, t, &a, sent, &r->cp);
 }
 
 /* All members have started the run with the same signature. */
-void run_open(occl_run_t *r)
+void occl_run_open(occl_run_t *r)
 {
     occl_tag_t *t = r->tag;
     occl_ctx_t *ctx = t->comm->ctx;
     occl_dev_run_t *d = &r->dev;
     const occl_plan_t *plan;
     int pool = r->pool_off != 0;
-    if (!tag_recheck(t, r))
+    if (!occl_tag_recheck(t, r))
         return;
     ctx->n_gates++;
     if (!r->cp) {
         occl_status_t s = open_message(r);
         if (s != OCCL_OK) {
             if (s != OCCL_ERR_TRUNCATE)
-                run_fail(r, s, occl_text("%s", occl_last_error()));
+                occl_run_fail(r, s, occl_text("%s", occl_last_error()));
             return;
         }
     }
     plan = r->cp->plan;
     /* Every member made its mailboxes before it published its record, so they are there; the tests inject failures here. */
     if (!find_mailboxes(r)) {
-        run_fail(r, OCCL_ERR_INTERN, occl_text("a member published run %llu without its links", (unsigned long long)r->n));
+        occl_run_fail(r, OCCL_ERR_INTERN, occl_text("a member published run %llu without its links", (unsigned long long)r->n));
         return;
     }
     if (plan->flags & OCCL_PLAN_EXPOSED) {
         if (!grow((void **)&r->x, &r->xcap, 2 * t->n, sizeof(uint64_t))) {
-            run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
+            occl_run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
             return;
         }
         for (uint32_t i = 0; i < t->n; i++) {
             occl_record_t rec;
             memset(&rec, 0, sizeof(rec));
             if (i != t->me)
-                (void)tag_read_record(t, i, r->n, &rec);
+                (void)occl_tag_read_record(t, i, r->n, &rec);
             r->x[i] = rec.send;
             r->x[t->n + i] = rec.recv;
         }
@@ -400,7 +400,7 @@ void run_open(occl_run_t *r)
     if (r->gated && (plan->flags & OCCL_PLAN_SLOTS)) {
         for (uint32_t i = 0; i < t->n && pool; i++) {
             occl_record_t rec;
-            if (i != t->me && (!tag_read_record(t, i, r->n, &rec) || !(rec.flags & REC_POOL)))
+            if (i != t->me && (!occl_tag_read_record(t, i, r->n, &rec) || !(rec.flags & REC_POOL)))
                 pool = 0;
         }
         if (pool && grow((void **)&r->pools, &r->pcap, 2 * plan->nchannels * t->n, sizeof(*r->pools))) {
@@ -420,13 +420,13 @@ void run_open(occl_run_t *r)
             d->chunk = occl_slot_capacity(d->slot_bytes) / plan->elem_bytes;
         }
     }
-    run_submit(r);
+    occl_run_submit(r);
 }
 
 /* --- device ------------------------------------------------------------------------------------------------------- */
 
-/* Hands the run over, first time or again. Buffers and pool have been set before, by run_prepare and run_open. */
-void run_submit(occl_run_t *r)
+/* Hands the run over, first time or again. Buffers and pool have been set before, by run_prepare and occl_run_open. */
+void occl_run_submit(occl_run_t *r)
 {
     occl_ctx_t *ctx = r->comm->ctx;
     occl_dev_run_t *d = &r->dev;
@@ -460,7 +460,7 @@ void run_submit(occl_run_t *r)
             r->scratch_cap = r->scratch ? need : 0;
             if (!r->scratch) {
                 d->plan = NULL;
-                run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
+                occl_run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
                 return;
             }
         }
@@ -478,11 +478,11 @@ void run_submit(occl_run_t *r)
     /* The host device wakes peers after the run's first turn, also for the record that was just published. */
     d->st[0].posted = 1;
     if (!ctx->dev->ops->caller_executes)
-        tag_wake(r->tag);
+        occl_tag_wake(r->tag);
     ctx->dev->ops->submit(ctx->dev, d);
 }
 
-void device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
+void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
 {
     occl_run_t *r = (occl_run_t *)dev;
     occl_tag_t *t = r->tag;
@@ -492,37 +492,37 @@ void device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
         occl_status_t why = r->failing;
         char *text = r->text;
         r->text = NULL;
-        run_finish(r, why, text);
+        occl_run_finish(r, why, text);
         return;
     }
     switch (what) {
     case OCCL_DONE:
         if ((r->cp->plan->flags & OCCL_PLAN_HEARS_ALL) || t->nseen + 1 >= t->n) {
             t->nseen = t->n - 1;
-            run_finish(r, OCCL_OK, NULL);
+            occl_run_finish(r, OCCL_OK, NULL);
             return;
         }
         r->state = RUN_VERIFY;
-        tag_check(t);
+        occl_tag_check(t);
         return;
     case OCCL_CQ_PARKED:
         r->gated = 1; /* falls back to the gate: no more submission before everybody is known to be there */
-        tag_check(t);
+        occl_tag_check(t);
         return;
     case OCCL_MISMATCH:
         t->comm->n_mismatch++;
         ctx->n_mismatch++;
-        run_fail(r, OCCL_ERR_MISMATCH, run_mismatch_text(r));
+        occl_run_fail(r, OCCL_ERR_MISMATCH, occl_run_mismatch_text(r));
         return;
     default:
-        run_fail(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
+        occl_run_fail(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
     }
 }
 
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
 /* Ends the run, now or when the device has given it back. Takes text. */
-void run_fail(occl_run_t *r, occl_status_t status, char *text)
+void occl_run_fail(occl_run_t *r, occl_status_t status, char *text)
 {
     if (r->failing != OCCL_OK || r->state == RUN_DRAIN || r->state == RUN_OVER) {
         free(text);
@@ -536,11 +536,11 @@ void run_fail(occl_run_t *r, occl_status_t status, char *text)
         occl_store_relaxed32(&r->dev.drop, 1);
         return;
     }
-    run_finish(r, status, text);
+    occl_run_finish(r, status, text);
 }
 
 /* The run is over for its user; it leaves the tag now, or when the last member has started it. */
-void run_finish(occl_run_t *r, occl_status_t status, char *text)
+void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
 {
     occl_tag_t *t = r->tag;
     occl_ctx_t *ctx = r->comm->ctx;
@@ -564,7 +564,7 @@ void run_finish(occl_run_t *r, occl_status_t status, char *text)
         coll->active = NULL;
     occl_store_release32(&r->over, 1); /* outputs, status and text are seen by whoever acquires it */
     if (r->fn)  {
-        run_ref(r);
+        occl_run_ref(r);
         occl_list_push_back(&ctx->called, &r->in_called);
     }
     if (coll) {
@@ -573,10 +573,10 @@ void run_finish(occl_run_t *r, occl_status_t status, char *text)
         coll->text = text ? occl_text("%s", text) : NULL;
     }
     if (status == OCCL_OK || t->nseen + 1 >= t->n || t->dead || r->state == RUN_QUEUED) {
-        tag_leave(t, r);
+        occl_tag_leave(t, r);
     } else {
         r->state = RUN_DRAIN;
-        tag_check(t); /* they may all have come by now */
+        occl_tag_check(t); /* they may all have come by now */
     }
 }
 
@@ -624,7 +624,7 @@ static void field(char *buf, size_t len, const occl_record_t *rec, int which)
 }
 
 /* "count: 8 on ranks 0,2; 16 on rank 1" for every field in which the members that have come differ. */
-char *run_mismatch_text(occl_run_t *r)
+char *occl_run_mismatch_text(occl_run_t *r)
 {
     static const char *const label[] = {"start refused", "operation", "count", "type", "op", "root"};
     occl_tag_t *t = r->tag;
@@ -641,11 +641,11 @@ char *run_mismatch_text(occl_run_t *r)
     for (uint32_t i = 0; i < t->n; i++) {
         if (i == t->me)
             memcpy(&recs[i], &t->blk->rec[r->n & 1], sizeof(recs[i]));
-        else if (!tag_read_record(t, i, r->n, &recs[i]))
+        else if (!occl_tag_read_record(t, i, r->n, &recs[i]))
             memset(&recs[i], 0, sizeof(recs[i])), missing++;
     }
     occl_strbuf_printf(&b, "the members disagree about run %llu of %s on %s:", (unsigned long long)r->n,
-                       tag_label(t, where, sizeof(where)), t->comm->name);
+                       occl_tag_label(t, where, sizeof(where)), t->comm->name);
     for (int f = 0; f < 6; f++) {
         char mine[64], v[64];
         int differ = 0, first = 1;

@@ -62,7 +62,7 @@ const char *occl_stat_name(int i)
 occl_status_t occl_get_stat(occl_ctx_t *ctx, occl_comm_t *comm, const char *name, uint64_t *value_p)
 {
     occl_status_t s = OCCL_ERR_ARG;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
 #define X(n, of_comm, of_ctx)                                \
     if (s != OCCL_OK && !strcmp(name, #n)) {                 \
         *value_p = comm ? (uint64_t)(of_comm) : (uint64_t)(of_ctx); \
@@ -70,7 +70,7 @@ occl_status_t occl_get_stat(occl_ctx_t *ctx, occl_comm_t *comm, const char *name
     }
     STAT_TABLE(X)
 #undef X
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     return s == OCCL_OK ? s : occl_fail(s, "there is no statistic named \"%s\"", name);
 }
 
@@ -91,14 +91,14 @@ void occl_comm_dump(occl_comm_t *c, void (*put)(void *state, const char *text), 
     occl_strbuf_t b;
     char *text, label[96];
     occl_strbuf_init(&b);
-    ctx_lock(c->ctx);
+    occl_ctx_lock(c->ctx);
     occl_strbuf_printf(&b, "%s: rank %d of %d, device %s, %llu runs pending, %llu on the device\n", c->name, c->rank, c->size,
                        c->ctx->dev->ops->name, (unsigned long long)c->pending, (unsigned long long)c->ctx->dev->outstanding);
     OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active) {
-        tag_check(t);
+        occl_tag_check(t);
         OCCL_LIST_EACH(r, rn, &t->queue, occl_run_t, in_tag) {
             int any = 0;
-            occl_strbuf_printf(&b, "  %s run %llu: ", tag_label(t, label, sizeof(label)), (unsigned long long)r->n);
+            occl_strbuf_printf(&b, "  %s run %llu: ", occl_tag_label(t, label, sizeof(label)), (unsigned long long)r->n);
             if (r->coll)
                 occl_strbuf_printf(&b, "%s of %llu elements, ", occl_coll_name(r->coll->args.kind),
                                    (unsigned long long)r->coll->args.count);
@@ -119,7 +119,7 @@ void occl_comm_dump(occl_comm_t *c, void (*put)(void *state, const char *text), 
                 break;
         }
     }
-    ctx_unlock(c->ctx);
+    occl_ctx_unlock(c->ctx);
     text = occl_strbuf_take(&b);
     put(state, text ? text : "no memory for a dump\n");
     free(text);

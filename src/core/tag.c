@@ -18,7 +18,7 @@ static uint64_t key_of(int32_t tag, const occl_coll_args_t *a, int rank)
     return 1ull << 63 | src << 47 | dst << 31 | (uint64_t)(uint32_t)tag;
 }
 
-const char *tag_label(const occl_tag_t *t, char *buf, size_t len)
+const char *occl_tag_label(const occl_tag_t *t, char *buf, size_t len)
 {
     if (t->key >> 63)
         (void)snprintf(buf, len, "message %d -> %d, tag %llu", (int)(t->key >> 47 & 0xffff), (int)(t->key >> 31 & 0xffff),
@@ -29,7 +29,7 @@ const char *tag_label(const occl_tag_t *t, char *buf, size_t len)
 }
 
 /* Unpublished or never seen by anyone: frees everything. Else only when the communicator goes. */
-void tag_free(occl_tag_t *t)
+void occl_tag_free(occl_tag_t *t)
 {
     occl_ctx_t *ctx = t->comm->ctx;
     uint32_t nch = t->comm->nchannels;
@@ -50,7 +50,7 @@ void tag_free(occl_tag_t *t)
     free(t);
 }
 
-occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p)
+occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p)
 {
     uint64_t key = key_of(tag, args, c->rank), bytes;
     occl_tag_t *t = occl_hash_get(&c->tags, key);
@@ -103,7 +103,7 @@ occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args,
         }
     }
     t->bytes = bytes;
-    if (occl_hash_put(&c->tags, key, t) != OCCL_OK || dir_insert(c, key, t->block_off) != OCCL_OK) {
+    if (occl_hash_put(&c->tags, key, t) != OCCL_OK || occl_dir_insert(c, key, t->block_off) != OCCL_OK) {
         (void)occl_hash_remove(&c->tags, key);
         (void)occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d: %s", tag, occl_arena_error(c->ctx->arena, err, sizeof(err)));
         goto fail;
@@ -114,11 +114,11 @@ occl_status_t tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args,
     *tag_p = t;
     return OCCL_OK;
 fail:
-    tag_free(t);
+    occl_tag_free(t);
     return OCCL_ERR_RESOURCE;
 }
 
-void tag_wake(occl_tag_t *t)
+void occl_tag_wake(occl_tag_t *t)
 {
     occl_fence_sys(); /* my record is stored; now see who sleeps (occl_wake_peers has the other half) */
     for (uint32_t i = 0; i + 1 < t->n; i++)
@@ -132,7 +132,7 @@ static occl_run_t *head_of(occl_tag_t *t)
 }
 
 /* The run takes its place n. */
-void tag_enqueue(occl_tag_t *t, occl_run_t *r)
+void occl_tag_enqueue(occl_tag_t *t, occl_run_t *r)
 {
     int first = occl_list_empty(&t->queue);
     r->n = ++t->last_n;
@@ -144,12 +144,12 @@ void tag_enqueue(occl_tag_t *t, occl_run_t *r)
         if (occl_list_empty(&c->active_tags))
             occl_list_push_back(&c->ctx->active, &c->in_active);
         occl_list_push_back(&c->active_tags, &t->in_active);
-        tag_activate(t);
+        occl_tag_activate(t);
     }
 }
 
 /* The run before has left: publish the head's record. */
-void tag_activate(occl_tag_t *t)
+void occl_tag_activate(occl_tag_t *t)
 {
     occl_run_t *r = head_of(t);
     if (!r) {
@@ -162,24 +162,24 @@ void tag_activate(occl_tag_t *t)
     t->nseen = 0;
     if (OCCL_UNLIKELY(t->dead)) {
         if (!r->coll) {
-            tag_leave(t, r); /* a start that had failed anyway */
+            occl_tag_leave(t, r); /* a start that had failed anyway */
             return;
         }
-        run_fail(r, t->dead, occl_text("%s", t->why_dead));
+        occl_run_fail(r, t->dead, occl_text("%s", t->why_dead));
         return;
     }
-    run_publish(r);
+    occl_run_publish(r);
 }
 
-void tag_leave(occl_tag_t *t, occl_run_t *r)
+void occl_tag_leave(occl_tag_t *t, occl_run_t *r)
 {
     int head = head_of(t) == r;
     occl_list_remove(&r->in_tag);
     r->state = RUN_OVER;
-    run_unref(r); /* the tag's */
+    occl_run_unref(r); /* the tag's */
     if (head) {
         occl_list_remove(&t->in_unchecked);
-        tag_activate(t);
+        occl_tag_activate(t);
     }
 }
 
@@ -188,7 +188,7 @@ static occl_tagblk_t *block_of(occl_tag_t *t, uint32_t i)
 {
     if (OCCL_UNLIKELY(!t->pblk[i])) {
         occl_member_t *m = &t->comm->member[t->member[i]];
-        uint64_t off = dir_find(m->blk, m->base, t->key);
+        uint64_t off = occl_dir_find(m->blk, m->base, t->key);
         if (off)
             t->pblk[i] = (occl_tagblk_t *)(m->base + off);
     }
@@ -199,7 +199,7 @@ static occl_tagblk_t *block_of(occl_tag_t *t, uint32_t i)
  * Copies member i's record if it is run n's. The owner may withdraw and rewrite it while we read (words are atomic, so
  * nothing is undefined): the word before and after must be the same.
  */
-int tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)
+int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)
 {
     occl_tagblk_t *b = block_of(t, i);
     const uint64_t *from;
@@ -222,7 +222,7 @@ int tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)
  * fence, and look at its word again: if it went through with the withdrawal we see it here. A member that has gone is counted
  * as not seen.
  */
-int tag_recheck(occl_tag_t *t, occl_run_t *r)
+int occl_tag_recheck(occl_tag_t *t, occl_run_t *r)
 {
     int ok = 1;
     occl_fence_sys();
@@ -237,7 +237,7 @@ int tag_recheck(occl_tag_t *t, occl_run_t *r)
 }
 
 /* Reads the members' records of the head's run and lets it go on as far as they allow. */
-void tag_check(occl_tag_t *t)
+void occl_tag_check(occl_tag_t *t)
 {
     occl_run_t *r = head_of(t);
     uint32_t i;
@@ -267,27 +267,27 @@ void tag_check(occl_tag_t *t)
     }
     if (OCCL_UNLIKELY(differs) && r->state != RUN_DRAIN && !r->failing) {
         char *text;
-        if (!tag_recheck(t, r))
+        if (!occl_tag_recheck(t, r))
             return; /* what differed has been withdrawn: look again at the next news */
         t->comm->n_mismatch++;
         t->comm->ctx->n_mismatch++;
-        text = run_mismatch_text(r);
-        run_fail(r, OCCL_ERR_MISMATCH, text);
+        text = occl_run_mismatch_text(r);
+        occl_run_fail(r, OCCL_ERR_MISMATCH, text);
         if (head_of(t) != r)
             return;
     }
     if (t->nseen + 1 < t->n)
         return;
     if (r->state == RUN_GATE)
-        run_open(r);
+        occl_run_open(r);
     else if (r->state == RUN_VERIFY)
-        run_finish(r, OCCL_OK, NULL);
+        occl_run_finish(r, OCCL_OK, NULL);
     else if (r->state == RUN_DRAIN)
-        tag_leave(t, r);
+        occl_tag_leave(t, r);
 }
 
 /* No run of this tag can succeed any more: fail those that are queued, and all that will be. */
-void tag_kill(occl_tag_t *t, occl_status_t why, const char *text)
+void occl_tag_kill(occl_tag_t *t, occl_status_t why, const char *text)
 {
     if (t->dead)
         return;
@@ -296,10 +296,10 @@ void tag_kill(occl_tag_t *t, occl_status_t why, const char *text)
     while (head_of(t)) {
         occl_run_t *r = head_of(t);
         if (r->state == RUN_DRAIN) {
-            tag_leave(t, r);
+            occl_tag_leave(t, r);
             continue;
         }
-        run_fail(r, why, occl_text("%s", text));
+        occl_run_fail(r, why, occl_text("%s", text));
         if (head_of(t) == r && r->state != RUN_DRAIN)
             break; /* on the device: comes back when it is withdrawn, and the rest of the queue follows */
     }

@@ -17,12 +17,12 @@ static int drain(occl_ctx_t *ctx)
     occl_dev_run_t *d;
     int any = 0;
     while ((d = occl_daemon_pop(ctx->dev->daemon, &what)) != NULL) {
-        device_event(ctx, d, what);
+        occl_device_event(ctx, d, what);
         any = 1;
     }
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->waiting_room)) && ctx->dev->outstanding < OCCL_QUEUE_LEN) {
         occl_run_t *r = OCCL_CONTAINER(occl_list_pop(&ctx->waiting_room), occl_run_t, in_room);
-        run_submit(r);
+        occl_run_submit(r);
         any = 1;
     }
     return any;
@@ -32,7 +32,7 @@ static int drain(occl_ctx_t *ctx)
  * One bounded pass, under the lock. `focus` is the run that the caller waits for: its gate is looked at directly, the others' by
  * their news, and not every time.
  */
-int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
+int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
 {
     int any = 0;
     uint32_t news = 0;
@@ -42,7 +42,7 @@ int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
     }
     if (focus && (focus->state == RUN_GATE || focus->state == RUN_VERIFY)) {
         occl_run_state_t before = focus->state;
-        tag_check(focus->tag);
+        occl_tag_check(focus->tag);
         if (focus->state != before) {
             any = 1;
             if (focus->state == RUN_DEVICE) {
@@ -61,10 +61,10 @@ int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
         return 0;
     while (!occl_list_empty(&ctx->unchecked)) {
         occl_list_t *e = occl_list_pop(&ctx->unchecked);
-        tag_check(OCCL_CONTAINER(e, occl_tag_t, in_unchecked));
+        occl_tag_check(OCCL_CONTAINER(e, occl_tag_t, in_unchecked));
     }
     OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
-        news |= (uint32_t)comm_read_news(c);
+        news |= (uint32_t)occl_comm_read_news(c);
     if (news && ctx->dev->outstanding) {
         (void)ctx->dev->ops->poll(ctx->dev, patient, 1);
         (void)drain(ctx);
@@ -74,7 +74,7 @@ int ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
         if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
             ctx->checked_peers_at = now;
             OCCL_LIST_EACH(c2, next2, &ctx->active, occl_comm_t, in_active)
-                comm_check_peers(c2);
+                occl_comm_check_peers(c2);
         }
     }
     return (int)news;
@@ -89,8 +89,8 @@ int occl_progress(occl_ctx_t *ctx)
     if (!occl_trylock(&ctx->lock))
         return 0;
     inside = 1;
-    any = ctx_progress(ctx, NULL, 0);
-    ctx_unlock(ctx);
+    any = occl_ctx_progress(ctx, NULL, 0);
+    occl_ctx_unlock(ctx);
     inside = 0;
     return any;
 }
@@ -102,16 +102,16 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
 {
     uint64_t spin = ctx->oversubscribed ? 1000 : ctx->env.spin, start = 0, sleep = SLEEP_MIN_NS, now;
     uint32_t passes = 0;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     occl_store_relaxed32(&ctx->waiters, ctx->waiters + 1);
     while (!over(state)) {
-        if (ctx_progress(ctx, focus, 1) || !occl_list_empty(&ctx->called)) {
+        if (occl_ctx_progress(ctx, focus, 1) || !occl_list_empty(&ctx->called)) {
             passes = 0;
             start = 0;
             sleep = SLEEP_MIN_NS;
             if (!occl_list_empty(&ctx->called)) {
-                ctx_unlock(ctx);
-                ctx_lock(ctx);
+                occl_ctx_unlock(ctx);
+                occl_ctx_lock(ctx);
             }
             continue;
         }
@@ -122,36 +122,36 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             start = now;
         if (now - start < spin) {
             /* let others have the lock */
-            ctx_unlock(ctx);
+            occl_ctx_unlock(ctx);
             occl_relax();
-            ctx_lock(ctx);
+            occl_ctx_lock(ctx);
         } else if (now - start < spin + YIELD_NS) {
-            ctx_unlock(ctx);
+            occl_ctx_unlock(ctx);
             (void)sched_yield();
-            ctx_lock(ctx);
+            occl_ctx_lock(ctx);
         } else {
             uint32_t seen = __atomic_load_n(&ctx->sleeper->bell, __ATOMIC_ACQUIRE);
             occl_store_relaxed32(&ctx->sleeper->sleeping, ++ctx->sleepers);
             occl_fence_sys(); /* announced; now look once more: a peer posts, fences, looks who sleeps */
             ctx->idle_passes = 0;
-            if (!ctx_progress(ctx, focus, 1) && !over(state) && occl_list_empty(&ctx->called)) {
+            if (!occl_ctx_progress(ctx, focus, 1) && !over(state) && occl_list_empty(&ctx->called)) {
                 ctx->n_sleeps++;
-                ctx_unlock(ctx);
+                occl_ctx_unlock(ctx);
                 (void)occl_futex_wait(&ctx->sleeper->bell, seen, sleep);
-                ctx_lock(ctx);
+                occl_ctx_lock(ctx);
                 if (sleep < SLEEP_MAX_NS)
                     sleep *= 2;
                 if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
                     ctx->checked_peers_at = now;
                     OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
-                        comm_check_peers(c);
+                        occl_comm_check_peers(c);
                 }
             }
             occl_store_relaxed32(&ctx->sleeper->sleeping, --ctx->sleepers);
         }
     }
     occl_store_relaxed32(&ctx->waiters, ctx->waiters - 1);
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
 }
 
 static int run_over(void *state) { return (int)occl_load_acquire32(&((occl_run_t *)state)->over); }
@@ -164,9 +164,9 @@ int occl_run_test(occl_run_t *run)
     if (occl_run_is_over(run))
         return 1;
     ctx = run->comm->ctx;
-    ctx_lock(ctx);
-    (void)ctx_progress(ctx, run, 0);
-    ctx_unlock(ctx);
+    occl_ctx_lock(ctx);
+    (void)occl_ctx_progress(ctx, run, 0);
+    occl_ctx_unlock(ctx);
     return occl_run_is_over(run);
 }
 
@@ -181,12 +181,12 @@ void occl_wait_until(occl_ctx_t *ctx, int (*poll)(void *state), void *state) { w
 occl_status_t occl_coll_test(occl_coll_t *coll, int *done_p, occl_status_t *outcome_p)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     if (coll->active)
-        (void)ctx_progress(ctx, coll->active, 0);
+        (void)occl_ctx_progress(ctx, coll->active, 0);
     *done_p = coll->active == NULL;
     *outcome_p = coll->active ? OCCL_OK : coll->outcome;
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
     return OCCL_OK;
 }
 
@@ -194,20 +194,20 @@ occl_status_t occl_coll_wait(occl_coll_t *coll, occl_status_t *outcome_p)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
     occl_run_t *r;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     r = coll->active;
     if (!r) {
         *outcome_p = coll->outcome;
-        ctx_unlock(ctx);
+        occl_ctx_unlock(ctx);
         return OCCL_OK;
     }
-    run_ref(r);
-    ctx_unlock(ctx);
+    occl_run_ref(r);
+    occl_ctx_unlock(ctx);
     wait_loop(ctx, r, run_over, r);
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     *outcome_p = r->status;
-    run_unref(r);
-    ctx_unlock(ctx);
+    occl_run_unref(r);
+    occl_ctx_unlock(ctx);
     return OCCL_OK;
 }
 
@@ -220,20 +220,20 @@ occl_comm_t *occl_run_comm(const occl_run_t *run) { return run->comm; }
 void occl_run_release(occl_run_t *run)
 {
     occl_ctx_t *ctx = run->comm->ctx;
-    ctx_lock(ctx);
-    run_unref(run);
-    ctx_unlock(ctx);
+    occl_ctx_lock(ctx);
+    occl_run_unref(run);
+    occl_ctx_unlock(ctx);
 }
 
 void occl_run_set_callback(occl_run_t *run, void (*fn)(void *state, occl_run_t *run), void *state)
 {
     occl_ctx_t *ctx = run->comm->ctx;
-    ctx_lock(ctx);
+    occl_ctx_lock(ctx);
     run->fn = fn;
     run->fn_state = state;
     if (run->over) {
-        run_ref(run);
+        occl_run_ref(run);
         occl_list_push_back(&ctx->called, &run->in_called);
     }
-    ctx_unlock(ctx);
+    occl_ctx_unlock(ctx);
 }
