@@ -20,7 +20,7 @@ if [ -f src/util/env.def ]; then
     empty "no variable is declared twice" "$t/bad"
     [ -s "$t/declared" ]
     ok $? "env.def declares variables" || diag 'none found'
-    xargs grep -h -o -E '"OCCL_[A-Z0-9_]+"' <"$t/files" | tr -d '"' | grep -v '^OCCL_ERR_' | sort -u >"$t/used"
+    xargs grep -h -o -E '"OCCL_[A-Z0-9_]+"' <"$t/files" | tr -d '"' | grep -v -E '^OCCL_(ERR|TEST)_' | sort -u >"$t/used"
     comm -23 "$t/used" "$t/declared" >"$t/bad"
     empty "each OCCL_ name in a string of the library is declared in env.def" "$t/bad"
     page=$(find man "$top_builddir/man" -name 'mpix_occl_env.7' 2>/dev/null | sed 1q)
