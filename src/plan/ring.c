@@ -61,7 +61,8 @@ static void allreduce_exposed(const occl_plan_args_t *a, occl_plan_builder_t *b,
                                    : occl_emit_copy(b, c, theirs, here, p.n);
         if (s > 0)
             occl_wait(b, st, OCCL_WAIT_SIG, prev, (occl_num_t){.base = s - 1, .per = 2 * hops});
-        occl_post(b, st, OCCL_POST_SIG, next, (occl_num_t){.base = s, .per = 2 * hops});
+        if (s + 1 < 2 * hops)
+            occl_post(b, st, OCCL_POST_SIG, next, (occl_num_t){.base = s, .per = 2 * hops});
     }
 }
 
@@ -106,7 +107,8 @@ static occl_status_t build_allgather(const occl_plan_args_t *a, occl_plan_t **pl
             occl_step_t *st = occl_emit_copy(b, c, theirs, occl_at(OCCL_SP_RECV, in), p.n);
             if (s > 0)
                 occl_wait(b, st, OCCL_WAIT_SIG, prev, before);
-            occl_post(b, st, OCCL_POST_SIG, next, k);
+            if (s + 1 < hops)
+                occl_post(b, st, OCCL_POST_SIG, next, k);
         }
     }
     if (a->move == OCCL_MOVE_EXPOSED)
@@ -136,7 +138,8 @@ static void reduce_scatter_slots(const occl_plan_args_t *a, occl_plan_builder_t 
 /*
  * reduce_scatter_block over exposed buffers: the one block of RECV is the window through which the next rank reads my partial.
  * Hop s: fold the previous one's window into scratch and tell it ("read"); once the next one has read mine, put the partial there
- * and tell it ("shown"). In place the window lies over block 0 of SEND, so that is saved into scratch first.
+ * and tell it ("shown"). In place the window lies over block 0 of SEND, so that is saved into scratch first,
+ * unless it is what the window shows first.
  *
  * It cannot deadlock: the rank that has come least far waits for "shown" of a hop that the previous one has behind it, or for
  * "read" of one that the next one has behind it. With two ranks previous and next are the same and share one SIG word: numbers grow
@@ -150,7 +153,7 @@ static void reduce_scatter_exposed(const occl_plan_args_t *a, occl_plan_builder_
     occl_step_t *st;
 
     occl_plan_section(b, c, p.n);
-    if (a->in_place)
+    if (a->in_place && at(a, -1) != 0)
         occl_emit_copy(b, c, occl_at(OCCL_SP_SEND, p.lo), block0, p.n);
     for (uint32_t s = 0; s <= hops; s++) {
         /* shown: numbers 0, 2, 4, ...; read: 1, 3, 5, ... */
@@ -161,7 +164,10 @@ static void reduce_scatter_exposed(const occl_plan_args_t *a, occl_plan_builder_
             occl_wait(b, st, OCCL_WAIT_SIG, prev, (occl_num_t){.base = 2 * (s - 1), .per = per});
             occl_post(b, st, OCCL_POST_SIG, prev, (occl_num_t){.base = 2 * (s - 1) + 1, .per = per});
         }
-        st = occl_emit_copy(b, c, s ? partial : mine, window, p.n);
+        if (s == 0 && a->in_place && block == 0)
+            st = occl_emit_nop(b, c); /* it stands there */
+        else
+            st = occl_emit_copy(b, c, s ? partial : mine, window, p.n);
         if (s > 0)
             occl_wait(b, st, OCCL_WAIT_SIG, next, (occl_num_t){.base = 2 * (s - 1) + 1, .per = per});
         if (s < hops)
