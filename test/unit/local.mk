@@ -36,3 +36,15 @@ test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
 test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/unit/data.t test/unit/data_emu.t
 SMOKE_TESTS += test/unit/data_emu.t
+
+# planners
+unit_plan_tests = test/unit/plan test/unit/select
+check_PROGRAMS += $(unit_plan_tests)
+TESTS += $(unit_plan_tests:=.t)
+SMOKE_TESTS += test/unit/select.t
+test_unit_plan_SOURCES = test/unit/plan.c
+test_unit_plan_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_plan_LDFLAGS = $(occl_test_ldflags)
+test_unit_select_SOURCES = test/unit/select.c
+test_unit_select_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_select_LDFLAGS = $(occl_test_ldflags)
