@@ -391,6 +391,8 @@ static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
         return occl_fail(OCCL_ERR_REQUEST, "a run of this collective is still active; one at a time (register it again for more)");
     if (coll->comm->ctx->closing)
         return occl_fail(OCCL_ERR_REVOKED, "the library is being finalized");
+    if (coll->comm->detached)
+        return occl_fail(OCCL_ERR_NOT_ATTACHED, "the communicator has been detached");
     if (run_p || !coll->run || coll->run->refs) {
         r = occl_run_new();
         if (!r)
@@ -404,6 +406,7 @@ static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
     }
     run_prepare(r, coll, run_p != NULL);
     coll->refs++;
+    coll->comm->live++;
     coll->active = r;
     coll->outcome = OCCL_OK;
     free(coll->text);
@@ -454,6 +457,7 @@ void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args
         r->failing = why;
         r->over = 1;
         occl_comm_ref(c);
+        c->live++;
         occl_tag_enqueue(t, r);
     }
     occl_ctx_unlock(c->ctx);

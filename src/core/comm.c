@@ -90,18 +90,30 @@ static void sweep(occl_ctx_t *ctx)
         (void)comm_try_free(c);
 }
 
+/* Detached, and no run left that could still write to a member: say so. Members may now forget us, and who misses us knows. */
+static void leave(occl_comm_t *c)
+{
+    if (!c->detached || c->live || occl_load_relaxed32(&c->blk->state) != PEER_ATTACHED)
+        return;
+    occl_store_release32(&c->blk->state, PEER_DETACHED);
+    occl_fence_sys();
+    for (int p = 0; p < c->size; p++)
+        if (p != c->rank && occl_load_relaxed32(&c->member[p].sleeper->sleeping))
+            occl_host_wake(&c->member[p].sleeper->sleeping);
+}
+
+void occl_comm_run_gone(occl_comm_t *c)
+{
+    c->live--;
+    leave(c);
+}
+
 void occl_comm_unref(occl_comm_t *c)
 {
     if (--c->refs)
         return;
-    /* Only now: a member that reads this will hear no more from us, and we will not write to it again. */
-    if (occl_load_relaxed32(&c->blk->state) == PEER_ATTACHED) {
-        occl_store_release32(&c->blk->state, PEER_DETACHED);
-        occl_fence_sys();
-        for (int p = 0; p < c->size; p++)
-            if (p != c->rank && occl_load_relaxed32(&c->member[p].sleeper->sleeping))
-                occl_host_wake(&c->member[p].sleeper->sleeping);
-    }
+    c->detached = 1;
+    leave(c);
     (void)comm_try_free(c);
 }
 
@@ -303,6 +315,7 @@ void occl_comm_detach(occl_comm_t *c)
 {
     occl_ctx_lock(c->ctx);
     c->detached = 1;
+    leave(c);
     occl_ctx_unlock(c->ctx);
 }
 
@@ -310,8 +323,7 @@ int occl_comm_all_detached(occl_comm_t *c)
 {
     int all = 1;
     occl_ctx_lock(c->ctx);
-    /* My own reference is the only one left when no coll and no run is alive. */
-    if (c->refs > 1)
+    if (!c->detached || c->live)
         all = 0;
     for (int p = 0; p < c->size && all; p++)
         if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The process: its arena, its device, its helper thread; error texts. */
-#define _GNU_SOURCE /* vasprintf, sched_yield */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
 #include "core/internal.h"
 
 #include <stdio.h>

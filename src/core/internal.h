@@ -104,6 +104,7 @@ typedef struct occl_tag occl_tag_t;
 
 struct occl_ctx {
     occl_lock_t lock;
+    uint32_t lock_wanted;        /* threads that found it taken; relaxed, a hint */
     occl_env_t env;
     occl_logger_t log;
     occl_arena_t *arena;
@@ -164,7 +165,9 @@ struct occl_comm {
     occl_geometry_t geo, pool_geo;
     char algo[OCCL_ENV_STRING];
     int priority;
-    uint64_t n_starts, n_mismatch, n_colls, tag_bytes, tag_bytes_max, pending;
+    uint64_t n_starts, n_mismatch, n_colls, tag_bytes, tag_bytes_max;
+    uint64_t pending;            /* runs that are not over */
+    uint64_t live;               /* runs that still hold a place in a tag, drained ones too */
 };
 
 /* Plans are shared by all colls with the same arguments on a communicator. */
@@ -267,13 +270,22 @@ struct occl_coll {
 void occl_host_wake(uint32_t *sleeping);
 void occl_set_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 occl_status_t occl_fail(occl_status_t status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static inline void occl_ctx_lock(occl_ctx_t *ctx) { occl_lock(&ctx->lock); }
+/* A thread that spins in a wait takes the lock again at once, and a mutex is not fair: who has to wait for it says so. */
+static inline void occl_ctx_lock(occl_ctx_t *ctx)
+{
+    if (OCCL_LIKELY(occl_trylock(&ctx->lock)))
+        return;
+    (void)__atomic_fetch_add(&ctx->lock_wanted, 1, __ATOMIC_RELAXED);
+    occl_lock(&ctx->lock);
+    (void)__atomic_fetch_sub(&ctx->lock_wanted, 1, __ATOMIC_RELAXED);
+}
 /* Releases the lock and calls the callbacks that became due. */
 void occl_ctx_unlock(occl_ctx_t *ctx);
 
 /* comm.c */
 void occl_comm_ref(occl_comm_t *c);
 void occl_comm_unref(occl_comm_t *c);
+void occl_comm_run_gone(occl_comm_t *c);
 occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
 uint64_t occl_dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key);
 void occl_comm_publish(occl_comm_t *c, uint64_t key);

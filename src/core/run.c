@@ -49,6 +49,7 @@ void occl_run_unref(occl_run_t *r)
     if (r->cp)
         occl_plan_put(r->comm, r->cp);
     r->cp = NULL;
+    occl_comm_run_gone(r->comm);
     if (!r->embedded) {
         occl_comm_t *c = r->comm;
         run_free(r);

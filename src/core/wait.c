@@ -3,7 +3,9 @@
  * Progress and waiting. Every wait of the core is here: it spins for OCCL_SPIN (doing the work itself), then yields, then sleeps on
  * the bell with a doubling bound, so that it neither misses anything for long nor occupies a core.
  */
-#define _GNU_SOURCE /* vasprintf, sched_yield */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
 #include "core/internal.h"
 
 #include <sched.h>
@@ -114,6 +116,11 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
                 occl_ctx_lock(ctx);
             }
             continue;
+        }
+        if (OCCL_UNLIKELY(occl_load_relaxed32(&ctx->lock_wanted))) {
+            occl_ctx_unlock(ctx);
+            (void)sched_yield();
+            occl_ctx_lock(ctx);
         }
         if (++passes % 8)
             continue;
