@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Everything that knows MPI handles: occl_mpi_files += ...
+# Everything that knows MPI handles.
 
-occl_mpi_files += mpi-ext/c/stubs.c
+occl_mpi_files += \
+	mpi-ext/c/internal.h \
+	mpi-ext/c/process.c \
+	mpi-ext/c/error.c \
+	mpi-ext/c/type.c \
+	mpi-ext/c/comm.c \
+	mpi-ext/c/coll.c \
+	mpi-ext/c/persist.c \
+	mpi-ext/c/request.c \
+	mpi-ext/c/wait.c \
+	mpi-ext/c/look.c
 
 # mpix_occl.h is made from the table of functions. It goes into the tarball, so that only a clone needs perl (as it needs
 # Automake). gen-bindings -o moves the file into place: two builds may share this source folder.

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of this folder share. Everything here knows MPI handles; the core below knows none.
+ *
+ *   process.c  the process: the core's context, MPI's progress hook, clean-up in MPI_Finalize
+ *   error.c    statuses of the core -> MPI error codes with texts, error handlers
+ *   type.c     datatypes and ops -> the engine's numbers
+ *   comm.c     attach, detach, private communicators
+ *   coll.c     nonblocking and persistent operations: arguments -> occl_coll_args_t
+ *   persist.c  start and completion of persistent operations
+ *   request.c  generalized requests
+ *   wait.c     the wait and test family over any mix of requests
+ *   look.c     statistics, dump, versions
+ *
+ * Threads. Below MPI_THREAD_MULTIPLE MPI is called only by threads that are inside a call of MPI or of ours; the core's
+ * helper thread never is. No lock of ours is held over a call of MPI or of the core.
+ */
+#ifndef OCCL_MPI_EXT_INTERNAL_H
+#define OCCL_MPI_EXT_INTERNAL_H
+
+#ifdef HAVE_CONFIG_H
+#include <config.h>
+#endif
+#include <mpix_occl.h>
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/core.h"
+#include "util/list.h"
+#include "util/lock.h"
+
+#define OCCL_LIKELY(x) __builtin_expect(!!(x), 1)
+#define OCCL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* After the definition of PMPIX_Occl_x: the name that programs call and tools may take over. */
+#define OCCL_ALIAS(x) \
+    extern __typeof__(PMPIX_Occl_##x) MPIX_Occl_##x __attribute__((weak, alias("PMPIX_Occl_" #x)))
+
+/* MPICH's generalized requests with a poll function */
+#if defined(MPICH) && defined(HAVE_MPIX_GREQUEST_START)
+#define OCCL_HAVE_GREQUEST_POLL 1
+#endif
+
+#define OCCL_TEXT 1024 /* an error's text, whole */
+
+/* --- process.c ---------------------------------------------------------------------------------------------------- */
+
+enum { OCCL_MPI_NEW, OCCL_MPI_READY, OCCL_MPI_GONE };
+
+/* How MPI's own calls make our progress, and so complete our requests */
+enum {
+    OCCL_HOOK_NONE,
+    OCCL_HOOK_OPAL,    /* Open MPI calls us from every call that makes progress */
+    OCCL_HOOK_GREQUEST /* MPICH calls the poll function of each of our requests that it waits for */
+};
+
+typedef struct occl_mpi {
+    atomic_int state;     /* NEW -> READY: first attach; -> GONE: MPI_Finalize has begun */
+    occl_ctx_t *ctx;
+    int level;            /* MPI_THREAD_* as provided */
+    int hook;
+    int keyval;           /* attribute of attached communicators: occl_mpi_comm_t * */
+    MPI_Comm self;        /* private, of this process alone: probing it makes MPI's progress */
+    atomic_uint pokes;
+    occl_lock_t lock;     /* the lists below */
+    occl_list_t attached; /* occl_mpi_comm_t.link */
+    occl_list_t leaving;  /* the same: detached here, perhaps not yet elsewhere */
+    occl_list_t privs;    /* occl_mpi_priv_t.link */
+    uint64_t unique;      /* start of the numbers that this process gives out */
+} occl_mpi_t;
+extern occl_mpi_t occl_mpi;
+
+static inline int occl_mpi_is_ready(void)
+{
+    return atomic_load_explicit(&occl_mpi.state, memory_order_acquire) == OCCL_MPI_READY;
+}
+/* Whether MPI may be called at all: between MPI_Init and MPI_Finalize (a program of sessions only has not called MPI_Init). */
+int occl_mpi_is_up(void);
+/* Makes the context, once. Local. */
+occl_status_t occl_mpi_begin(char *why, size_t len);
+/* Lets MPI's own messages move; does not block. For threads that wait for us. */
+void occl_mpi_poke(void);
+/* The same, every so often: for tests, which a program may call in a loop. */
+static inline void occl_mpi_poke_sometimes(void)
+{
+    if ((atomic_fetch_add_explicit(&occl_mpi.pokes, 1, memory_order_relaxed) & 15) == 15)
+        occl_mpi_poke();
+}
+
+/* --- error.c ------------------------------------------------------------------------------------------------------ */
+
+typedef struct occl_mpi_comm occl_mpi_comm_t;
+
+/* An error code with this text, remembered for *_get_error. Calls no handler. m may be NULL. */
+int occl_mpi_code(occl_mpi_comm_t *m, occl_status_t status, const char *fn, const char *text);
+/* The same, then the error handler of comm (MPI_COMM_NULL: of MPI_COMM_WORLD). Returns the code. */
+int occl_mpi_fail(occl_mpi_comm_t *m, MPI_Comm comm, const char *fn, occl_status_t status, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The outcome of a run: `code` was made before; handler of m's communicator while it is attached. Returns the code. */
+int occl_mpi_raise(occl_mpi_comm_t *m, int code);
+/* Where there is no MPI to ask: remembers the text for this thread and returns MPI_ERR_OTHER. */
+int occl_mpi_fail_down(const char *fn);
+/* The calling thread's latest error */
+void occl_mpi_thread_error(int *code_p, char *text, size_t len);
+int occl_mpi_class(occl_status_t status);
+void occl_mpi_put_text(char *to, int length, const char *text);
+/* The first failure among requests that this thread completed; take resets it. */
+void occl_mpi_outcome_note(int code);
+int occl_mpi_outcome_take(void);
+
+/* --- type.c ------------------------------------------------------------------------------------------------------- */
+
+typedef struct occl_mpi_type {
+    uint32_t id;      /* OCCL_T_* */
+    uint32_t reduces; /* predefined ops may be applied */
+    uint64_t n;       /* basic elements in one of the type */
+} occl_mpi_type_t;
+
+void occl_mpi_types_init(void);
+occl_status_t occl_mpi_type_get(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len);
+occl_status_t occl_mpi_op_get(MPI_Op op, uint32_t *op_p, char *why, size_t len);
+const char *occl_mpi_type_name(uint32_t id);
+
+/* --- comm.c ------------------------------------------------------------------------------------------------------- */
+
+/* A private communicator. It is used by one attachment at a time; communicators are scarce (MPICH has 2,000), so it is used
+ * again for the same group when all members have left that attachment. */
+typedef struct occl_mpi_priv {
+    occl_list_t link;
+    MPI_Comm comm;
+    MPI_Group group;
+    uint64_t id; /* the same on every member */
+    int busy;
+} occl_mpi_priv_t;
+
+typedef struct occl_mpi_member {
+    int world_rank;   /* MPI_UNDEFINED: not in our MPI_COMM_WORLD */
+    char where[44];   /* host:pid */
+} occl_mpi_member_t;
+
+/* An attachment. References: the attribute, every coll, every request. */
+struct occl_mpi_comm {
+    occl_list_t link;
+    MPI_Comm user;      /* MPI_COMM_NULL once detached */
+    atomic_int attached;
+    atomic_int refs;
+    occl_mpi_priv_t *priv;
+    occl_comm_t *core;
+    int rank, size;
+    atomic_int attaches;
+    int priority;
+    uint64_t epoch;     /* the same on every member, unlike any other */
+    occl_mpi_member_t *member;
+    char name[MPI_MAX_OBJECT_NAME + 1];
+    occl_lock_t lock;   /* the error */
+    int error;
+    char error_text[OCCL_TEXT];
+};
+
+/* The attachment of a user's communicator. NULL: none; *status_p and why say what to raise. */
+occl_mpi_comm_t *occl_mpi_comm_find(MPI_Comm comm, occl_status_t *status_p, char *why, size_t len);
+static inline void occl_mpi_comm_ref(occl_mpi_comm_t *m) { atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed); }
+void occl_mpi_comm_unref(occl_mpi_comm_t *m);
+/* In MPI_Finalize, before and after the core's end */
+void occl_mpi_comm_detach_all(void);
+void occl_mpi_comm_free_all(void);
+int occl_mpi_comm_delete_fn(MPI_Comm comm, int keyval, void *value, void *extra);
+occl_status_t occl_mpi_info_priority(MPI_Info info, int *priority_p, char *why, size_t len);
+
+/* --- coll.c, persist.c -------------------------------------------------------------------------------------------- */
+
+enum { OCCL_COLL_LIVE = 0x6f63636c, OCCL_COLL_FREE = 0x66726565 };
+/* Never given back to malloc, so that a handle used after free is found out. */
+struct MPIX_Occl_coll_s {
+    atomic_uint magic;
+    occl_coll_t *core;
+    occl_mpi_comm_t *m;
+    const char *fn; /* MPIX_Occl_allreduce_init, for messages */
+    struct MPIX_Occl_coll_s *next;
+};
+struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void);
+void occl_mpi_coll_release(struct MPIX_Occl_coll_s *coll);
+
+/* --- request.c ---------------------------------------------------------------------------------------------------- */
+
+enum {
+    OCCL_REQ_COMPLETE = 1, /* MPI was told */
+    OCCL_REQ_OVER = 2,     /* the same, and the continuation may be called */
+    OCCL_REQ_CONT = 4      /* there is one */
+};
+
+/* References: MPI's (until the free function), the run's callback, and whoever looks at it. */
+typedef struct occl_mpi_req {
+    struct occl_mpi_req *next;      /* in the table */
+    struct occl_mpi_req *next_done; /* in the list of what the helper found over */
+    uint64_t key;
+    MPI_Request handle;
+    occl_run_t *run;                /* NULL: there was nothing to do (MPI_PROC_NULL) */
+    occl_mpi_comm_t *m;
+    const char *fn;
+    atomic_int refs;
+    atomic_int state;               /* OCCL_REQ_*, bits only added */
+    atomic_int quiet;               /* the query function lets MPI see success: we raise the error ourselves */
+    int source, tag;                /* of a receive, else MPI_UNDEFINED */
+    atomic_int code;                /* of the outcome, -1 as long as it was not asked for */
+    int ended;                      /* by MPI_Finalize: the run is no more ... */
+    occl_status_t how;              /* ... and this was its outcome */
+    MPIX_Occl_Continue_function *fn_cont;
+    void *cont_state;
+} occl_mpi_req_t;
+
+/* Whether a start may ask for an MPI_Request */
+static inline int occl_mpi_req_allowed(void)
+{
+    return occl_mpi.hook != OCCL_HOOK_NONE || occl_mpi.level == MPI_THREAD_MULTIPLE;
+}
+/* Before the start, so that nothing can fail after it: NULL without memory */
+occl_mpi_req_t *occl_mpi_req_alloc(occl_mpi_comm_t *m, const char *fn);
+void occl_mpi_req_drop(occl_mpi_req_t *q); /* one that was never published */
+/* Makes the MPI_Request of a started run (NULL: complete at once). An MPI error code. */
+int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, MPI_Request *request);
+/* Ours, with a reference, or NULL */
+occl_mpi_req_t *occl_mpi_req_find(MPI_Request request);
+void occl_mpi_req_unref(occl_mpi_req_t *q);
+static inline int occl_mpi_req_is_over(const occl_mpi_req_t *q) { return !q->run || occl_run_is_over(q->run); }
+/* Over already: completes it in MPI's eyes, as MPI_Wait would. Returns the outcome's code; raises nothing. */
+int occl_mpi_req_finish(occl_mpi_req_t *q, MPI_Request *request, MPI_Status *status);
+/* Error code of the outcome; only when over */
+int occl_mpi_req_outcome(occl_mpi_req_t *q);
+void occl_mpi_req_continue(occl_mpi_req_t *q, MPIX_Occl_Continue_function *fn, void *state);
+/* Tells MPI about what the helper found over. By threads inside a call of MPI or ours. */
+void occl_mpi_req_drain_slow(void);
+extern _Atomic(occl_mpi_req_t *) occl_mpi_done;
+static inline void occl_mpi_req_drain(void)
+{
+    if (OCCL_UNLIKELY(atomic_load_explicit(&occl_mpi_done, memory_order_relaxed) != NULL))
+        occl_mpi_req_drain_slow();
+}
+
+#endif

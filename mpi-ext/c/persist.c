@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Persistent operations. With MPIX_OCCL_NO_REQUEST the way from the program to the core is a few compares: no attribute, no
+ * allocation, no MPI.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct MPIX_Occl_coll_s *spare;
+static occl_lock_t spare_lock = OCCL_LOCK_INIT;
+
+struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void)
+{
+    enum { SLAB = 32 };
+    struct MPIX_Occl_coll_s *c;
+
+    occl_lock(&spare_lock);
+    if (!spare && (c = calloc(SLAB, sizeof *c)) != NULL) {
+        for (int i = 0; i < SLAB; i++) {
+            atomic_init(&c[i].magic, OCCL_COLL_FREE);
+            c[i].next = spare;
+            spare = &c[i];
+        }
+    }
+    if ((c = spare) != NULL)
+        spare = c->next;
+    occl_unlock(&spare_lock);
+    return c;
+}
+
+void occl_mpi_coll_release(struct MPIX_Occl_coll_s *c)
+{
+    atomic_store_explicit(&c->magic, OCCL_COLL_FREE, memory_order_release);
+    c->core = NULL;
+    c->m = NULL;
+    occl_lock(&spare_lock);
+    c->next = spare;
+    spare = c;
+    occl_unlock(&spare_lock);
+}
+
+static inline int is_live(const struct MPIX_Occl_coll_s *c)
+{
+    return c && atomic_load_explicit(&c->magic, memory_order_acquire) == OCCL_COLL_LIVE;
+}
+
+static inline int is_attached(const struct MPIX_Occl_coll_s *c)
+{
+    return atomic_load_explicit(&c->m->attached, memory_order_acquire);
+}
+
+static inline MPI_Comm user_comm(const struct MPIX_Occl_coll_s *c) { return is_attached(c) ? c->m->user : MPI_COMM_NULL; }
+
+static int not_live(const char *fn, const struct MPIX_Occl_coll_s *c)
+{
+    if (!occl_mpi_is_up())
+        return occl_mpi_fail_down(fn);
+    return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, OCCL_ERR_REQUEST,
+                         c ? "the operation was freed before" : "the operation is MPIX_OCCL_COLL_NULL");
+}
+
+/* --- start -------------------------------------------------------------------------------------------------------- */
+
+static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)
+{
+    occl_mpi_req_t *q = NULL;
+    occl_run_t *run = NULL;
+    occl_status_t status;
+
+    if (!is_live(c) || !occl_mpi_is_ready())
+        return not_live(fn, c);
+    if (!is_attached(c))
+        return occl_mpi_fail(c->m, MPI_COMM_NULL, fn, OCCL_ERR_NOT_ATTACHED,
+                             "the operation's communicator has been detached or freed since %s", c->fn);
+    if (request) {
+        *request = MPI_REQUEST_NULL;
+        if (!occl_mpi_req_allowed())
+            return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_UNSUPPORTED,
+                                 "this MPI offers no way to complete a request below MPI_THREAD_MULTIPLE; "
+                                 "give MPIX_OCCL_NO_REQUEST");
+        if (!(q = occl_mpi_req_alloc(c->m, fn)))
+            return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_RESOURCE, "no memory for a request");
+    }
+    status = occl_coll_start(c->core, request ? &run : NULL);
+    if (status != OCCL_OK) {
+        if (q)
+            occl_mpi_req_drop(q);
+        return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", occl_last_error());
+    }
+    if (request && occl_mpi_req_publish(q, run, request) != MPI_SUCCESS)
+        return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_RESOURCE, "MPI_Grequest_start failed; the operation was started");
+    return MPI_SUCCESS;
+}
+
+int PMPIX_Occl_start(MPIX_Occl_Coll coll, MPI_Request *request)
+{
+    /* After MPI_Finalize nothing is attached, so that this one test also says whether the core is there. */
+    if (OCCL_LIKELY(request == MPIX_OCCL_NO_REQUEST && is_live(coll) && is_attached(coll)) &&
+        OCCL_LIKELY(occl_coll_start(coll->core, NULL) == OCCL_OK))
+        return MPI_SUCCESS;
+    return start_slow("MPIX_Occl_start", coll, request);
+}
+OCCL_ALIAS(start);
+
+int PMPIX_Occl_startall(int count, const MPIX_Occl_Coll array_of_colls[], MPI_Request array_of_requests[])
+{
+    static const char fn[] = "MPIX_Occl_startall";
+    int rc = MPI_SUCCESS;
+
+    if (!occl_mpi_is_up())
+        return occl_mpi_fail_down(fn);
+    if (count < 0 || (count > 0 && !array_of_colls))
+        return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, count < 0 ? OCCL_ERR_COUNT : OCCL_ERR_ARG,
+                             count < 0 ? "count is %d" : "array_of_colls is NULL", count);
+    for (int i = 0; array_of_requests && i < count; i++)
+        array_of_requests[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < count && rc == MPI_SUCCESS; i++)
+        rc = start_slow(fn, array_of_colls[i], array_of_requests ? &array_of_requests[i] : NULL);
+    return rc;
+}
+OCCL_ALIAS(startall);
+
+/* --- completion --------------------------------------------------------------------------------------------------- */
+
+static int outcome_error(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t outcome)
+{
+    if (outcome == OCCL_OK || outcome == OCCL_ERR_CANCELLED)
+        return MPI_SUCCESS;
+    return occl_mpi_raise(c->m, occl_mpi_code(c->m, outcome, fn, occl_coll_error(c->core)));
+}
+
+int PMPIX_Occl_coll_wait(MPIX_Occl_Coll coll)
+{
+    static const char fn[] = "MPIX_Occl_coll_wait";
+    occl_status_t outcome = OCCL_OK, status;
+
+    if (OCCL_UNLIKELY(!is_live(coll) || !occl_mpi_is_ready()))
+        return coll || !occl_mpi_is_up() ? not_live(fn, coll) : MPI_SUCCESS; /* nothing to wait for, as with MPI_REQUEST_NULL */
+    status = occl_coll_wait(coll->core, &outcome);
+    occl_mpi_req_drain();
+    if (OCCL_LIKELY(status == OCCL_OK && outcome == OCCL_OK))
+        return MPI_SUCCESS;
+    if (status != OCCL_OK)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
+    return outcome_error(fn, coll, outcome);
+}
+OCCL_ALIAS(coll_wait);
+
+int PMPIX_Occl_coll_test(MPIX_Occl_Coll coll, int *flag)
+{
+    static const char fn[] = "MPIX_Occl_coll_test";
+    occl_status_t outcome = OCCL_OK, status;
+    int done = 0;
+
+    if (OCCL_UNLIKELY(!flag))
+        return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, OCCL_ERR_ARG, "flag is NULL");
+    if (OCCL_UNLIKELY(!is_live(coll) || !occl_mpi_is_ready())) {
+        if (coll || !occl_mpi_is_up())
+            return not_live(fn, coll);
+        *flag = 1;
+        return MPI_SUCCESS;
+    }
+    status = occl_coll_test(coll->core, &done, &outcome);
+    occl_mpi_req_drain();
+    if (status != OCCL_OK)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
+    *flag = done;
+    if (!done) {
+        occl_mpi_poke_sometimes();
+        return MPI_SUCCESS;
+    }
+    return outcome_error(fn, coll, outcome);
+}
+OCCL_ALIAS(coll_test);
+
+int PMPIX_Occl_coll_cancel(MPIX_Occl_Coll coll, int *flag)
+{
+    static const char fn[] = "MPIX_Occl_coll_cancel";
+    occl_status_t status;
+    int cancelled = 0;
+
+    if (!is_live(coll) || !occl_mpi_is_ready())
+        return not_live(fn, coll);
+    if (!flag)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, OCCL_ERR_ARG, "flag is NULL");
+    status = occl_coll_cancel(coll->core, &cancelled);
+    occl_mpi_req_drain();
+    if (status != OCCL_OK)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
+    *flag = cancelled;
+    return MPI_SUCCESS;
+}
+OCCL_ALIAS(coll_cancel);
+
+int PMPIX_Occl_coll_free(MPIX_Occl_Coll *coll)
+{
+    static const char fn[] = "MPIX_Occl_coll_free";
+    struct MPIX_Occl_coll_s *c = coll ? *coll : NULL;
+    unsigned live = OCCL_COLL_LIVE;
+
+    if (!coll && occl_mpi_is_up())
+        return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, OCCL_ERR_ARG, "coll is NULL");
+    if (!c || !occl_mpi_is_ready())
+        return not_live(fn, c);
+    /* Of two threads that free the same one, one gets the error. */
+    if (!atomic_compare_exchange_strong(&c->magic, &live, OCCL_COLL_FREE))
+        return not_live(fn, c);
+    occl_coll_free(c->core);
+    occl_mpi_comm_unref(c->m);
+    occl_mpi_coll_release(c);
+    *coll = MPIX_OCCL_COLL_NULL;
+    return MPI_SUCCESS;
+}
+OCCL_ALIAS(coll_free);
+
+int PMPIX_Occl_coll_get_error(MPIX_Occl_Coll coll, int *errorcode, char *text, int length)
+{
+    static const char fn[] = "MPIX_Occl_coll_get_error";
+    occl_status_t outcome = OCCL_OK, status;
+    int done = 0;
+
+    if (!is_live(coll) || !occl_mpi_is_ready())
+        return not_live(fn, coll);
+    if (!errorcode || length < 0)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, OCCL_ERR_ARG,
+                             errorcode ? "the length %d is negative" : "errorcode is NULL", length);
+    status = occl_coll_test(coll->core, &done, &outcome);
+    occl_mpi_req_drain();
+    if (status != OCCL_OK)
+        return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
+    if (!done) {
+        *errorcode = occl_mpi_class(OCCL_ERR_PENDING);
+        occl_mpi_put_text(text, length, "not complete");
+    } else if (outcome == OCCL_OK) {
+        *errorcode = MPI_SUCCESS;
+        occl_mpi_put_text(text, length, "");
+    } else if (outcome == OCCL_ERR_CANCELLED) {
+        *errorcode = MPI_SUCCESS;
+        occl_mpi_put_text(text, length, occl_coll_error(coll->core));
+    } else {
+        char whole[OCCL_TEXT] = "";
+
+        *errorcode = occl_mpi_code(NULL, outcome, coll->fn, occl_coll_error(coll->core));
+        occl_mpi_thread_error(&(int){0}, whole, sizeof whole);
+        occl_mpi_put_text(text, length, whole);
+    }
+    return MPI_SUCCESS;
+}
+OCCL_ALIAS(coll_get_error);
