@@ -128,6 +128,8 @@ struct occl_ctx {
     uint64_t checked_peers_at;
     occl_helper_t *helper;
     uint64_t n_starts, n_gates, n_gated, n_eager, n_mismatch, n_withdrawn, n_failed, n_pool, n_passes, n_sleeps;
+    void (*wait_hook)(void *);   /* the layer above makes progress of its own; never called by the helper */
+    void *wait_hook_state;
     int closing;
 };
 

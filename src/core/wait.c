@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { NEWS_EVERY = 16, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000 };
+enum { NEWS_EVERY = 16, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000 };
 
 static int drain(occl_ctx_t *ctx)
 {
@@ -97,6 +97,12 @@ int occl_progress(occl_ctx_t *ctx)
     return any;
 }
 
+void occl_ctx_set_wait_hook(occl_ctx_t *ctx, void (*fn)(void *state), void *state)
+{
+    ctx->wait_hook = fn;
+    ctx->wait_hook_state = state;
+}
+
 /*
  * The one wait. `over` is asked without the lock.
  */
@@ -134,6 +140,8 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             occl_ctx_lock(ctx);
         } else if (now - start < spin + YIELD_NS) {
             occl_ctx_unlock(ctx);
+            if (ctx->wait_hook)
+                ctx->wait_hook(ctx->wait_hook_state);
             (void)sched_yield();
             occl_ctx_lock(ctx);
         } else {
@@ -144,9 +152,11 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             if (!occl_ctx_progress(ctx, focus, 1) && !over(state) && occl_list_empty(&ctx->called)) {
                 ctx->n_sleeps++;
                 occl_ctx_unlock(ctx);
+                if (ctx->wait_hook)
+                    ctx->wait_hook(ctx->wait_hook_state);
                 (void)occl_futex_wait(&ctx->sleeper->bell, seen, sleep);
                 occl_ctx_lock(ctx);
-                if (sleep < SLEEP_MAX_NS)
+                if (sleep < (ctx->wait_hook ? SLEEP_HOOK_NS : SLEEP_MAX_NS))
                     sleep *= 2;
                 if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
                     ctx->checked_peers_at = now;
