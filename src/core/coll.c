@@ -191,6 +191,15 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
         free(cp);
         return occl_fail(s, "the %s algorithm cannot do this %s", out.planner->name, occl_coll_name(a->kind));
     }
+    {
+        uint64_t chunk = out.move == OCCL_MOVE_EXPOSED ? c->chunk / pa.elem_bytes : in.slot_data / pa.elem_bytes;
+        if (!occl_plan_fits(cp->plan, chunk ? chunk : 1)) {
+            occl_plan_free(cp->plan);
+            free(cp);
+            return occl_fail(OCCL_ERR_COUNT, "count %llu is too large for steps of %llu bytes (OCCL_CHUNK)",
+                             (unsigned long long)count, (unsigned long long)(chunk * pa.elem_bytes));
+        }
+    }
     cp->gated = out.gated;
     cp->key = plan_key(&cp->args);
     /* A plan that does not get into the table (a collision, no memory) lives as long as its references. */

@@ -247,6 +247,13 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     mine->cma = (uint32_t)ctx->env.cma;
     mine->emu = !ctx->dev->ops->caller_executes;
     (void)snprintf(mine->algo, sizeof(mine->algo), "%s", opts && opts->algo ? opts->algo : ctx->env.algo);
+    {
+        char why[128];
+        if (!mine->status && occl_plan_check_rules(mine->algo, why, sizeof(why)) != OCCL_OK) {
+            mine->status = OCCL_ERR_INFO;
+            (void)snprintf(mine->text, sizeof(mine->text), "OCCL_ALGO or mpix_occl_algo: %s", why);
+        }
+    }
     occl_ctx_unlock(ctx);
 
     if (oob->allgather(oob->state, mine, all, sizeof(*mine))) {
