@@ -119,10 +119,8 @@ OCCL_FN double occl_dev_from_f64(uint64_t u) { occl_dev_pun64_t p; p.u = u; retu
 OCCL_FN float occl_dev_load_bf16(uint16_t h) { return occl_dev_from_f32((uint32_t)h << 16); }
 OCCL_FN uint16_t occl_dev_round_bf16(float f)
 {
-    uint32_t u = occl_dev_bits_f32(f);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    uint32_t quiet = (u >> 16) | 0x40u;
-    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    uint32_t u = occl_dev_bits_f32(f), quiet = u | 0x400000u, rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    return (uint16_t)((f == f ? rounded : quiet) >> 16);
 }
 #if OCCL_CUDA
 OCCL_FN float occl_dev_load_f16(uint16_t h)
@@ -138,26 +136,29 @@ OCCL_FN uint16_t occl_dev_round_f16(float f)
     return h;
 }
 #else
-/* Without a branch, so that gcc makes vectors of it: 0.5 has the ulp of the smallest half, so the adder does subnormals. */
+/*
+ * Masks instead of choices, so that gcc has no branch to keep and makes vectors. Subnormal halves go through the adder: 0.5
+ * has their unit in the last place.
+ */
+#define OCCL_MASK(cond) (0u - (uint32_t)(cond))
 OCCL_FN float occl_dev_load_f16(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, e = h & 0x7c00u, m = h & 0x7fffu;
-    uint32_t normal = (m << 13) + (112u << 23);
+    uint32_t sign = ((uint32_t)h & 0x8000u) << 16, m = h & 0x7fffu;
+    uint32_t special = OCCL_MASK(m >= 0x7c00u), tiny = OCCL_MASK(m < 0x0400u);
+    uint32_t normal = (m << 13) + (112u << 23) + (special & (112u << 23));
     uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(0x3f000000u + m) - 0.5f);
-    uint32_t u = e == 0x7c00u ? normal + (112u << 23) : normal;
-    u = e == 0 ? subnormal : u;
-    return occl_dev_from_f32(sign | u);
+    return occl_dev_from_f32(sign | (normal & ~tiny) | (subnormal & tiny));
 }
 OCCL_FN uint16_t occl_dev_round_f16(float f)
 {
-    uint32_t u = occl_dev_bits_f32(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    uint32_t u = occl_dev_bits_f32(f), a = u & 0x7fffffffu;
+    uint32_t nan = OCCL_MASK(a > 0x7f800000u), huge = OCCL_MASK(a >= 0x47800000u), tiny = OCCL_MASK(a < 0x38800000u);
     uint32_t normal = (a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13;
     uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(a) + 0.5f) - 0x3f000000u;
-    uint32_t huge = a > 0x7f800000u ? 0x7e00u | ((a >> 13) & 0x1ffu) : 0x7c00u;
-    uint32_t h = a < 0x38800000u ? subnormal : normal;
-    h = a >= 0x47800000u ? huge : h;
-    return (uint16_t)(sign | h);
+    uint32_t h = (normal & ~(huge | tiny)) | (subnormal & tiny) | (huge & 0x7c00u) | (nan & 0x0200u);
+    return (uint16_t)((u >> 16 & 0x8000u) | h);
 }
+#undef OCCL_MASK
 #endif
 
 /* On CUDA the _rn forms are what nvcc never contracts, whatever -fmad says. */
@@ -481,7 +482,9 @@ static const occl_dev_fold_t *const occl_dev_folds[OCCL_DEV_VARIANTS][OCCL_T_COU
  * More than two sources: through a tile that stays in the first-level cache. dst is written only when all sources of the
  * tile have been read, so it may be any one of them.
  */
+#ifndef OCCL_DEV_TILE
 #define OCCL_DEV_TILE 4096
+#endif
 OCCL_FN_BIG void occl_dev_reduce_tiles(const occl_dev_fold_t *f, char *dst, const void *const *src, uint32_t nsrc,
                                        uint64_t offset, uint64_t n)
 {
@@ -532,34 +535,17 @@ OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *d
 /* ---- copy and reduce, CUDA body ------------------------------------------------------------------------------------ */
 
 /*
- * A loop is written over units: 16 bytes where all pointers agree about their alignment, one element where they do not, and
- * an element read byte by byte where not even elements are aligned. A unit knows how to load, fold and store itself.
+ * A loop is written over units: 16 bytes where all pointers agree about their alignment, one element where they do not. A
+ * unit knows how to load, fold and store itself, and how many of a source a lane keeps in flight: as many as leave the
+ * daemon 64 registers a thread, so that it shares its SM with the application.
  */
 template <class K> struct occl_dev_unit_one {
     typedef typename K::elem raw;
     typedef typename K::acc acc;
-    enum { size = sizeof(raw), ways = 4 };
-    static __device__ __forceinline__ raw load(const char *p) { return *(const raw *)p; }
+    enum { size = sizeof(raw), ways = size > 8 ? 1 : 4 };
     static __device__ __forceinline__ acc start(raw v) { return K::load(v); }
     static __device__ __forceinline__ acc fold(acc a, raw v) { return K::op(a, K::load(v)); }
-    static __device__ __forceinline__ void store(char *p, acc a) { *(raw *)p = K::store(a); }
-};
-
-template <class K> struct occl_dev_unit_bytes : occl_dev_unit_one<K> {
-    typedef typename K::elem raw;
-    typedef typename K::acc acc;
-    enum { ways = 1 };
-    static __device__ __forceinline__ raw load(const char *p)
-    {
-        raw v;
-        __builtin_memcpy(&v, p, sizeof(v));
-        return v;
-    }
-    static __device__ __forceinline__ void store(char *p, acc a)
-    {
-        raw v = K::store(a);
-        __builtin_memcpy(p, &v, sizeof(v));
-    }
+    static __device__ __forceinline__ raw store(acc a) { return K::store(a); }
 };
 
 /* 16 bytes, folded as they are: the accumulator stays packed, so that bytes do not take a register each. */
@@ -567,12 +553,11 @@ template <class K, bool half> struct occl_dev_unit_vec {
     typedef uint4 raw;
     typedef uint4 acc;
     typedef typename K::elem elem;
-    enum { size = 16, ways = 4 };
+    enum { size = 16, ways = sizeof(elem) == 1 ? 1 : sizeof(elem) == 2 || sizeof(elem) > 8 ? 2 : 4 };
     union cast {
         uint4 v;
         elem e[16 / sizeof(elem)];
     };
-    static __device__ __forceinline__ raw load(const char *p) { return *(const uint4 *)p; }
     static __device__ __forceinline__ acc start(raw v) { return v; }
     static __device__ __forceinline__ acc fold(acc a, raw v)
     {
@@ -584,7 +569,7 @@ template <class K, bool half> struct occl_dev_unit_vec {
             x.e[i] = K::op(x.e[i], y.e[i]);
         return x.v;
     }
-    static __device__ __forceinline__ void store(char *p, acc a) { *(uint4 *)p = a; }
+    static __device__ __forceinline__ raw store(acc a) { return a; }
 };
 
 /* 16 bytes of halves, folded as eight floats. */
@@ -603,7 +588,6 @@ template <class K> struct occl_dev_unit_vec<K, true> {
     {
         return (uint32_t)K::store(lo) | (uint32_t)K::store(hi) << 16;
     }
-    static __device__ __forceinline__ raw load(const char *p) { return *(const uint4 *)p; }
     static __device__ __forceinline__ acc start(raw v)
     {
         acc a;
@@ -619,47 +603,39 @@ template <class K> struct occl_dev_unit_vec<K, true> {
             a.f[i] = K::op(a.f[i], at(v, i));
         return a;
     }
-    static __device__ __forceinline__ void store(char *p, acc a)
+    static __device__ __forceinline__ raw store(acc a)
     {
-        *(uint4 *)p = make_uint4(pack(a.f[0], a.f[1]), pack(a.f[2], a.f[3]), pack(a.f[4], a.f[5]),
-                                 pack(a.f[6], a.f[7]));
+        return make_uint4(pack(a.f[0], a.f[1]), pack(a.f[2], a.f[3]), pack(a.f[4], a.f[5]), pack(a.f[6], a.f[7]));
     }
 };
 
-/* `count` units from byte `offset` on. Each lane keeps U::ways loads of a source in flight. */
+/* `count` units from byte `offset` on, all aligned. */
 template <class U>
 static __device__ __forceinline__ void occl_dev_fold_units(occl_lanes_t l, char *dst, const void *const *src,
-                                                           uint32_t nsrc, uint64_t offset, uint64_t count)
+                                                           uint32_t nsrc, uint32_t offset, uint64_t count)
 {
+    typedef typename U::raw raw;
     const uint32_t k = occl_nlanes(l);
 
-    for (uint64_t i = occl_lane(l); i < count; i += (uint64_t)k * U::ways) {
+    for (uint64_t i = occl_lane(l); i < count; i += k * U::ways) {
         const uint64_t at = offset + i * U::size;
-        const uint64_t left = (count - i + k - 1) / k;
         typename U::acc a[U::ways];
-        typename U::raw v[U::ways];
+        raw v[U::ways];
 
-#pragma unroll
-        for (unsigned w = 0; w < U::ways; w++)
-            if (w < left)
-                v[w] = U::load((const char *)src[0] + at + (uint64_t)w * k * U::size);
-#pragma unroll
-        for (unsigned w = 0; w < U::ways; w++)
-            a[w] = U::start(v[w]);
-        for (uint32_t s = 1; s < nsrc; s++) {
-            const char *p = (const char *)src[s] + at;
+        for (uint32_t s = 0; s < nsrc; s++) {
+            const raw *p = (const raw *)((const char *)src[s] + at);
 #pragma unroll
             for (unsigned w = 0; w < U::ways; w++)
-                if (w < left)
-                    v[w] = U::load(p + (uint64_t)w * k * U::size);
+                if (w == 0 || i + w * k < count)
+                    v[w] = p[w * k];
 #pragma unroll
             for (unsigned w = 0; w < U::ways; w++)
-                a[w] = U::fold(a[w], v[w]);
+                a[w] = s == 0 ? U::start(v[w]) : U::fold(a[w], v[w]);
         }
 #pragma unroll
         for (unsigned w = 0; w < U::ways; w++)
-            if (w < left)
-                U::store(dst + at + (uint64_t)w * k * U::size, a[w]);
+            if (w == 0 || i + w * k < count)
+                ((raw *)(dst + at))[w * k] = U::store(a[w]);
     }
 }
 
@@ -669,29 +645,39 @@ static __device__ __noinline__ void occl_dev_fold(occl_lanes_t l, char *dst, con
                                                   uint64_t n)
 {
     typedef typename K::elem elem;
-    const uint32_t low = (uint32_t)(uintptr_t)dst;
-    uint32_t differ = 0, head;
-    uint64_t vecs, mid;
+    const uint32_t low = (uint32_t)(uintptr_t)dst, head = (0u - low) % 16;
+    uint32_t differ = 0, before = 0;
+    uint64_t done = 0;
 
     for (uint32_t s = 0; s < nsrc; s++)
         differ |= (uint32_t)(uintptr_t)src[s] ^ low;
-    if ((differ | low) % alignof(elem)) {
-        occl_dev_fold_units<occl_dev_unit_bytes<K> >(l, dst, src, nsrc, 0, n);
-        return;
+    if ((differ | low) % alignof(elem) == 0) {
+        if (differ % 16 == 0 && head % sizeof(elem) == 0 && head <= n * sizeof(elem)) {
+            uint64_t vecs = (n * sizeof(elem) - head) / 16;
+            occl_dev_fold_units<occl_dev_unit_vec<K, (sizeof(typename K::acc) > sizeof(elem))> >(l, dst, src, nsrc, head,
+                                                                                               vecs);
+            before = head / sizeof(elem);
+            done = vecs * (16 / sizeof(elem));
+        } else {
+            occl_dev_fold_units<occl_dev_unit_one<K> >(l, dst, src, nsrc, 0, n);
+            done = n;
+        }
     }
-    head = (16 - low % 16) % 16;
-    if (differ % 16 || head % sizeof(elem)) {
-        occl_dev_fold_units<occl_dev_unit_one<K> >(l, dst, src, nsrc, 0, n);
-        return;
+    /* What is left: less than 16 bytes at either end, or everything where not even elements are aligned. */
+    for (uint64_t i = occl_lane(l); i < n - done; i += occl_nlanes(l)) {
+        const uint64_t at = (i < before ? i : i + done) * sizeof(elem);
+        typename K::acc a;
+        elem v;
+
+        __builtin_memcpy(&v, (const char *)src[0] + at, sizeof(v));
+        a = K::load(v);
+        for (uint32_t s = 1; s < nsrc; s++) {
+            __builtin_memcpy(&v, (const char *)src[s] + at, sizeof(v));
+            a = K::op(a, K::load(v));
+        }
+        v = K::store(a);
+        __builtin_memcpy(dst + at, &v, sizeof(v));
     }
-    if (head > n * sizeof(elem))
-        head = (uint32_t)(n * sizeof(elem));
-    vecs = (n * sizeof(elem) - head) / 16;
-    mid = head + vecs * 16;
-    occl_dev_fold_units<occl_dev_unit_vec<K, (sizeof(typename K::acc) > sizeof(elem))> >(l, dst, src, nsrc, head, vecs);
-    /* What is left over at both ends, less than a unit each. */
-    occl_dev_fold_units<occl_dev_unit_bytes<K> >(l, dst, src, nsrc, 0, head / sizeof(elem));
-    occl_dev_fold_units<occl_dev_unit_bytes<K> >(l, dst, src, nsrc, mid, n - mid / sizeof(elem));
 }
 
 #define X(name, T)                                                                                                     \
@@ -718,23 +704,22 @@ OCCL_DEV_LOOPS_HALF(H)
 template <class T>
 static __device__ __forceinline__ void occl_dev_copy_units(occl_lanes_t l, char *dst, const char *src, uint64_t count)
 {
-    enum { ways = 8 };
+    enum { ways = sizeof(T) < 16 ? 4 : 8 };
     const uint32_t k = occl_nlanes(l);
-    T *d = (T *)dst;
-    const T *s = (const T *)src;
 
-    for (uint64_t i = occl_lane(l); i < count; i += (uint64_t)k * ways) {
-        const uint64_t left = (count - i + k - 1) / k;
+    for (uint64_t i = occl_lane(l); i < count; i += k * ways) {
+        T *d = (T *)dst + i;
+        const T *s = (const T *)src + i;
         T v[ways];
 
 #pragma unroll
         for (unsigned w = 0; w < ways; w++)
-            if (w < left)
-                v[w] = s[i + (uint64_t)w * k];
+            if (w == 0 || i + w * k < count)
+                v[w] = s[w * k];
 #pragma unroll
         for (unsigned w = 0; w < ways; w++)
-            if (w < left)
-                d[i + (uint64_t)w * k] = v[w];
+            if (w == 0 || i + w * k < count)
+                d[w * k] = v[w];
     }
 }
 
@@ -797,8 +782,18 @@ OCCL_FN uint64_t occl_dev_words_bytes(uint64_t bytes) { return ((bytes + 7) & ~(
 OCCL_FN void occl_dev_words_put(occl_lanes_t l, void *slot, const void *src, uint64_t bytes, uint32_t flag)
 {
     const uint32_t size = sizeof(occl_word_t), aligned = (uintptr_t)src % size == 0;
+    uint64_t at = (uint64_t)occl_lane(l) * size;
 
-    for (uint64_t at = (uint64_t)occl_lane(l) * size; at < bytes; at += (uint64_t)occl_nlanes(l) * size) {
+#if OCCL_WORD_PAIRS /* and so one lane */
+    const occl_word_pair_t flags = {flag, flag, flag, flag};
+    for (; at + 16 <= bytes; at += 16) {
+        occl_word_pair_t v;
+        __builtin_memcpy(&v, (const char *)src + at, 16);
+        occl_store_word_pair((char *)slot + 2 * at, __builtin_shufflevector(v, flags, 0, 4, 1, 5));
+        occl_store_word_pair((char *)slot + 2 * at + 16, __builtin_shufflevector(v, flags, 2, 6, 3, 7));
+    }
+#endif
+    for (; at < bytes; at += (uint64_t)occl_nlanes(l) * size) {
         const char *s = (const char *)src + at;
         occl_word_t v = 0;
         if (aligned && at + size <= bytes) {
@@ -820,10 +815,26 @@ OCCL_FN void occl_dev_words_put(occl_lanes_t l, void *slot, const void *src, uin
 OCCL_FN uint32_t occl_dev_words_ready(occl_lanes_t l, const void *slot, uint64_t bytes, uint32_t flag)
 {
     const uint32_t size = sizeof(occl_word_t);
+    uint64_t at = (uint64_t)occl_lane(l) * size;
+    occl_word_t v;
     uint32_t ok = 1;
 
-    for (uint64_t at = (uint64_t)occl_lane(l) * size; at < bytes && ok; at += (uint64_t)occl_nlanes(l) * size) {
-        occl_word_t v;
+#if OCCL_WORD_PAIRS
+    if (bytes >= 16) {
+        /* The one that is written last is the one to poll; the others are then looked at without a branch for each. */
+        if (occl_load_word((const char *)slot + 2 * ((bytes - 1) & ~(uint64_t)3), &v) != flag)
+            return 0;
+        const occl_word_pair_t flags = {flag, flag, flag, flag};
+        occl_word_pair_t even = {0, 0, 0, 0}, odd = even;
+        for (; at + 16 <= bytes; at += 16) {
+            even |= occl_load_word_pair((const char *)slot + 2 * at) ^ flags;
+            odd |= occl_load_word_pair((const char *)slot + 2 * at + 16) ^ flags;
+        }
+        even |= odd;
+        ok = (even[1] | even[3]) == 0;
+    }
+#endif
+    for (; at < bytes && ok; at += (uint64_t)occl_nlanes(l) * size) {
         ok = occl_load_word((const char *)slot + 2 * at, &v) == flag;
     }
     return occl_all(l, ok);
@@ -833,8 +844,17 @@ OCCL_FN uint32_t occl_dev_words_ready(occl_lanes_t l, const void *slot, uint64_t
 OCCL_FN void occl_dev_words_get(occl_lanes_t l, void *dst, const void *slot, uint64_t bytes)
 {
     const uint32_t size = sizeof(occl_word_t), aligned = (uintptr_t)dst % size == 0;
+    uint64_t at = (uint64_t)occl_lane(l) * size;
 
-    for (uint64_t at = (uint64_t)occl_lane(l) * size; at < bytes; at += (uint64_t)occl_nlanes(l) * size) {
+#if OCCL_WORD_PAIRS
+    for (; at + 16 <= bytes; at += 16) {
+        occl_word_pair_t a = occl_load_word_pair((const char *)slot + 2 * at);
+        occl_word_pair_t b = occl_load_word_pair((const char *)slot + 2 * at + 16);
+        a = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+        __builtin_memcpy((char *)dst + at, &a, 16);
+    }
+#endif
+    for (; at < bytes; at += (uint64_t)occl_nlanes(l) * size) {
         char *d = (char *)dst + at;
         occl_word_t v;
         (void)occl_load_word((const char *)slot + 2 * at, &v);
