@@ -145,7 +145,7 @@ static int make_code(occl_status_t status, const char *fn, const char *text)
         return code;
     }
 #endif
-    if (ring[status].n > 0)
+    if ((unsigned)status < OCCL_STATUS_COUNT && ring[status].n > 0)
         code = ring[status].code[atomic_fetch_add_explicit(&ring[status].next, 1, memory_order_relaxed) % ring[status].n];
     if (code != mpi_class) {
         int n = snprintf(shown, sizeof shown, "%s: %s", fn, text);

@@ -108,48 +108,24 @@ void occl_ctx_set_wait_hook(occl_ctx_t *ctx, void (*fn)(void *state), void *stat
  */
 static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), void *state)
 {
-    uint64_t spin = ctx->oversubscribed ? 1000 : ctx->env.spin, start = 0, sleep = SLEEP_MIN_NS, now;
-    uint32_t passes = 0;
+    /* With more ranks than processors a spinning waiter keeps the very peer from running that it waits for. */
+    const uint64_t spin = ctx->oversubscribed ? 0 : ctx->env.spin;
+    uint64_t start = 0, sleep = SLEEP_MIN_NS, now;
+    enum { SPIN, YIELD, SLEEP } phase = spin ? SPIN : YIELD;
+    uint32_t passes = 0, seen = 0;
     occl_ctx_lock(ctx);
     occl_store_relaxed32(&ctx->waiters, ctx->waiters + 1);
     while (!over(state)) {
-        if (occl_ctx_progress(ctx, focus, 1) || !occl_list_empty(&ctx->called)) {
-            passes = 0;
-            start = 0;
-            sleep = SLEEP_MIN_NS;
-            if (!occl_list_empty(&ctx->called)) {
-                occl_ctx_unlock(ctx);
-                occl_ctx_lock(ctx);
-            }
-            continue;
-        }
-        if (OCCL_UNLIKELY(occl_load_relaxed32(&ctx->lock_wanted))) {
-            occl_ctx_unlock(ctx);
-            (void)sched_yield();
-            occl_ctx_lock(ctx);
-        }
-        if (++passes % 8)
-            continue;
-        now = occl_host_clock_ns();
-        if (!start)
-            start = now;
-        if (now - start < spin) {
-            /* let others have the lock */
-            occl_ctx_unlock(ctx);
-            occl_relax();
-            occl_ctx_lock(ctx);
-        } else if (now - start < spin + YIELD_NS) {
-            occl_ctx_unlock(ctx);
-            if (ctx->wait_hook)
-                ctx->wait_hook(ctx->wait_hook_state);
-            (void)sched_yield();
-            occl_ctx_lock(ctx);
-        } else {
-            uint32_t seen = __atomic_load_n(&ctx->sleeper->bell, __ATOMIC_ACQUIRE);
+        int moved;
+        if (phase == SLEEP) {
+            seen = __atomic_load_n(&ctx->sleeper->bell, __ATOMIC_ACQUIRE);
             occl_store_relaxed32(&ctx->sleeper->sleeping, ++ctx->sleepers);
             occl_fence_sys(); /* announced; now look once more: a peer posts, fences, looks who sleeps */
             ctx->idle_passes = 0;
-            if (!occl_ctx_progress(ctx, focus, 1) && !over(state) && occl_list_empty(&ctx->called)) {
+        }
+        moved = occl_ctx_progress(ctx, focus, phase == SPIN);
+        if (phase == SLEEP) {
+            if (!moved && !over(state) && occl_list_empty(&ctx->called)) {
                 ctx->n_sleeps++;
                 occl_ctx_unlock(ctx);
                 if (ctx->wait_hook)
@@ -158,6 +134,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
                 occl_ctx_lock(ctx);
                 if (sleep < (ctx->wait_hook ? SLEEP_HOOK_NS : SLEEP_MAX_NS))
                     sleep *= 2;
+                now = occl_host_clock_ns();
                 if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
                     ctx->checked_peers_at = now;
                     OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
@@ -166,6 +143,38 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             }
             occl_store_relaxed32(&ctx->sleeper->sleeping, --ctx->sleepers);
         }
+        if (!occl_list_empty(&ctx->called)) {
+            occl_ctx_unlock(ctx);
+            occl_ctx_lock(ctx);
+            moved = 1;
+        }
+        if (moved) {
+            passes = 0;
+            start = 0;
+            sleep = SLEEP_MIN_NS;
+            phase = spin ? SPIN : YIELD;
+            continue;
+        }
+        if (phase == SLEEP)
+            continue;
+        passes++;
+        if (phase == YIELD) {
+            occl_ctx_unlock(ctx);
+            if (ctx->wait_hook && passes % 8 == 0)
+                ctx->wait_hook(ctx->wait_hook_state);
+            (void)sched_yield();
+            occl_ctx_lock(ctx);
+        } else if (OCCL_UNLIKELY(occl_load_relaxed32(&ctx->lock_wanted))) {
+            occl_ctx_unlock(ctx);
+            (void)sched_yield();
+            occl_ctx_lock(ctx);
+        }
+        if (passes % 8)
+            continue;
+        now = occl_host_clock_ns();
+        if (!start)
+            start = now;
+        phase = now - start < spin ? SPIN : now - start < spin + YIELD_NS ? YIELD : SLEEP;
     }
     occl_store_relaxed32(&ctx->waiters, ctx->waiters - 1);
     occl_ctx_unlock(ctx);

@@ -21,6 +21,8 @@ static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log
         return OCCL_ERR_RESOURCE;
     }
     /* One thread serves all runs, so a fruitless wait costs the others: short. */
+    if (dev->daemon->conf.stick_max_ns > 2000)
+        dev->daemon->conf.stick_max_ns = 2000;
     dev->daemon->conf.min_polls = 4;
     dev->daemon->conf.max_steps = 32;
     dev->ops = &occl_device_host;
