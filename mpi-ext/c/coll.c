@@ -188,8 +188,8 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
         return bad(why, len, OCCL_ERR_INTERN, "unknown operation");
     }
     a->count = rn;
-    /* Of nothing the type does not matter, where MPI compares type signatures. */
-    a->type = rn == 0 && a->op == OCCL_OP_NONE ? (uint32_t)OCCL_T_BYTE : rt.id;
+    /* Of nothing the type does not matter, where MPI compares type signatures. (A message's length is the sender's alone.) */
+    a->type = rn == 0 && a->op == OCCL_OP_NONE && c->kind != OCCL_COLL_SENDRECV ? (uint32_t)OCCL_T_BYTE : rt.id;
     return status;
 }
 
