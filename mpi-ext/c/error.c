@@ -134,8 +134,12 @@ OCCL_ALIAS(error_class);
 /* A code of this class that MPI_Error_string turns into the text (or into its beginning) */
 static int make_code(occl_status_t status, const char *fn, const char *text)
 {
-    int mpi_class = occl_mpi_class(status), code = mpi_class;
+    int mpi_class, code;
     char shown[SHOWN];
+
+    if ((unsigned)status >= OCCL_STATUS_COUNT)
+        status = OCCL_ERR_INTERN;
+    code = mpi_class = occl_mpi_class(status);
 
 #ifdef MPICH
     if (our_index(status) < 0) {
