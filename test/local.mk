@@ -109,6 +109,15 @@ SMOKE_TESTS += $(tree_tests)
 EXTRA_DIST += test/tree/consumer/CMakeLists.txt test/tree/consumer/app.c test/tree/consumer/check
 
 #------------------------------------------------------------------------------
+# The tools and the main job: shell scripts that start them
+#------------------------------------------------------------------------------
+tool_tests = test/mpi/tools_cli.t test/mpi/tools_perf.t test/mpi/tools_stress.t test/mpi/train_digits.t
+dist_check_SCRIPTS += $(tool_tests)
+TESTS += $(tool_tests)
+SMOKE_TESTS += test/mpi/tools_cli.t test/mpi/tools_stress.t
+EXTRA_DIST += test/tap/launch.sh test/bench/host.sh
+
+#------------------------------------------------------------------------------
 # The other folders have a list each
 #------------------------------------------------------------------------------
 include test/unit/local.mk
