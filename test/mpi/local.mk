@@ -11,3 +11,18 @@ test_mpi_colls_LDADD = $(occl_mpi_test_libs)
 test_mpi_colls_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/colls-n4.t
 SMOKE_TESTS += test/mpi/colls-n4.t
+
+# attach: what can be attached, counting, clean-up, agreement
+check_PROGRAMS += test/mpi/attach
+test_mpi_attach_SOURCES = test/mpi/attach.c
+test_mpi_attach_LDADD = $(occl_mpi_test_libs)
+test_mpi_attach_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/attach-n2.t test/mpi/attach-n3.t
+SMOKE_TESTS += test/mpi/attach-n2.t
+
+check_PROGRAMS += test/mpi/attach_long
+test_mpi_attach_long_SOURCES = test/mpi/attach.c
+test_mpi_attach_long_CPPFLAGS = $(AM_CPPFLAGS) -DROUNDS=5000
+test_mpi_attach_long_LDADD = $(occl_mpi_test_libs)
+test_mpi_attach_long_LDFLAGS = $(occl_test_ldflags)
+LONG_TESTS += test/mpi/attach_long-n2.t
