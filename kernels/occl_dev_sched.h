@@ -183,10 +183,12 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
                     occl_count(&ch->stats.preemptions, 1);
             } else {
                 uint64_t now = occl_clock_ns();
-                if (ch->ntable > 1)
-                    occl_count(&ch->stats.preemptions, 1);
-                if (!st->stuck_since)
+                if (!st->stuck_since) {
                     st->stuck_since = now;
+                    /* Put aside for another. Looking at it again in vain is no further preemption. */
+                    if (ch->ntable > 1)
+                        occl_count(&ch->stats.preemptions, 1);
+                }
                 /* Others wait for a place that this run does not use. */
                 if (waiting && now - st->stuck_since >= d->conf.park_ns) {
                     gone = 1;
