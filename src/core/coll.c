@@ -509,7 +509,7 @@ occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)
             ctx->n_withdrawn++;
             if (r->state == RUN_GATE)
                 t->nseen = t->n - 1; /* leaves at once: as if it had never been started */
-            occl_run_finish(r, OCCL_ERR_REVOKED, occl_text("withdrawn by MPIX_Occl_coll_cancel"));
+            occl_run_finish(r, OCCL_ERR_CANCELLED, occl_text("withdrawn by MPIX_Occl_coll_cancel"));
             *cancelled_p = 1;
         }
     }
