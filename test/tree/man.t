@@ -32,20 +32,16 @@ while read -r p; do
     fi
     case $b in
     *.3)
-        for s in NAME SYNOPSIS DESCRIPTION 'RETURN VALUE' 'SEE ALSO'; do
+        for s in NAME SYNOPSIS DESCRIPTION 'RETURN VALUE' ERRORS NOTES EXAMPLE 'SEE ALSO'; do
             grep -q -E "^\.SH \"?$s" "$p" || echo "no section $s"
         done >"$t/bad"
         empty "$b has the sections of a function's page" "$t/bad"
         ;;
     esac
-    # Whole programs between .EX and .EE; \e is a backslash, \- a minus, \& nothing
     rm -f "$t"/prog*.c
-    awk -v base="$t/prog" '
-        /^\.EX/ { on = 1; n++; out = base n ".c"; next }
-        /^\.EE/ { on = 0; next }
-        on { if (/^\.\\"/) next; gsub(/\\e/, "\\"); gsub(/\\-/, "-"); gsub(/\\&/, ""); gsub(/\\(aq/, "\047"); gsub(/\\(dq/, "\""); gsub(/\\ /, " "); print > out }' "$p"
+    sh "$top_srcdir/test/tree/programs" "$p" "$t/prog"
     for c in "$t"/prog*.c; do
-        [ -f "$c" ] && grep -q 'int main *(' "$c" || continue
+        [ -f "$c" ] || continue
         # shellcheck disable=SC2086
         runs "$b: its program compiles" $CC -std=c11 -Wall -Wextra -Werror $OCCL_MPI_CFLAGS \
             -I"$top_builddir/include" -I"$top_srcdir/include" -c "$c" -o "$t/prog.o"
@@ -61,4 +57,24 @@ if [ -f "$h" ]; then
     while read -r f; do grep -q "/$f\.3$" "$t/pages" || echo "$f"; done <"$t/functions" >"$t/bad"
     empty "every function has a page or an alias" "$t/bad"
 fi
+
+# What the source lists, the pages explain
+page=$top_srcdir/man/man3/MPIX_Occl_get_stat.3.in
+if [ -f "$page" ]; then
+    sed -n 's/^    X(\([a-z_]*\), .*/\1/p' "$top_srcdir/src/core/stat.c" >"$t/stats"
+    [ -s "$t/stats" ]
+    ok $? "there are statistics" || diag "none found in src/core/stat.c"
+    while read -r s; do grep -q -w "$s" "$page" || echo "$s"; done <"$t/stats" >"$t/bad"
+    empty "every statistic is explained" "$t/bad"
+fi
+for tool in perf stress info; do
+    page=$top_srcdir/man/man1/occl_$tool.1.in
+    [ -f "$page" ] || continue
+    sed -n 's/^ *{"\(--[a-z-]*\)", .*/\1/p' "$top_srcdir/src/tools/occl_$tool.c" | sort -u >"$t/options"
+    [ -s "$t/options" ]
+    ok $? "occl_$tool has options" || diag "none found in src/tools/occl_$tool.c"
+    sed 's/\\-/-/g' "$page" >"$t/text"
+    while read -r o; do grep -q -e "$o" "$t/text" || echo "$o"; done <"$t/options" >"$t/bad"
+    empty "every option of occl_$tool is explained" "$t/bad"
+done
 done_testing
