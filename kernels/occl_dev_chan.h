@@ -92,7 +92,7 @@ typedef struct occl_chan {
     const void **srcs;                   /* [max ranks] pointers for the reduce of all */
     unsigned char *tile;                 /* host device: bounce buffer for memory of other processes */
     uint64_t tile_bytes;
-    uint64_t moved_at;                   /* clock of the last progress */
+    uint64_t tail_seen;                  /* leader: of the host's queue */
 } occl_chan_t;
 
 /* One device: the host's submission queue, the launch words, the channels. */
@@ -103,7 +103,8 @@ typedef struct occl_daemon {
     uint64_t quit;                       /* leader's last store of a launch: launch number << 32 | low half of the tail it saw */
     uint64_t pad1[7];
     occl_sched_conf_t conf;
-    uint32_t nchannels, pad2;
+    uint32_t nchannels;
+    uint32_t max_ranks;                  /* that the channels' pointer lists have room for; the host's */
     occl_chan_t *chan;                   /* [nchannels] */
 } occl_daemon_t;
 

@@ -77,6 +77,7 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
             }
         }
         occl_store_release64(&d->sq.head, head);
+        ch->tail_seen = tail;
     }
     head = q->head;
     tail = occl_load_acquire64(&q->tail);
@@ -90,6 +91,8 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
         r->st[ch->index].stuck_since = 0;
     }
     occl_store_release64(&q->head, head);
+    if (q == &d->sq)
+        ch->tail_seen = tail;
     return (uint32_t)(tail - head);
 }
 
@@ -230,7 +233,8 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
                     stay = 0;
                     occl_store_release64(&d->stop, launch);
                 }
-            } else if (occl_load_acquire64(&d->stop) == launch) {
+            } else if (occl_load_acquire64(&d->stop) == launch || now - born >= d->conf.residence_ns) {
+                /* Of its own accord too: it may hold the place that the leader needs to come onto the device at all. */
                 stay = 0;
             }
         }
@@ -241,7 +245,7 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
         if (ch->index == 0) {
             /* The last store of this launch. A submission that came after the tail was read shows as a difference to it, and
                whoever waits launches again. */
-            occl_store_release64(&d->quit, launch << 32 | (d->sq.head & 0xffffffffull));
+            occl_store_release64(&d->quit, launch << 32 | (ch->tail_seen & 0xffffffffull));
         }
     }
 }

@@ -39,7 +39,7 @@ occl_core_files += src/plan/oneshot.c src/plan/twoshot.c src/plan/direct.c src/p
 occl_core_files += src/plan/pairwise.c src/plan/dissemination.c
 
 # device: where channels run
-occl_core_files += src/device/device.h src/device/daemon.c src/device/host.c
+occl_core_files += src/device/device.h src/device/daemon.c src/device/host.c src/device/emu.h src/device/emu.c
 
 # progress: the helper thread
 occl_core_files += src/progress/helper.h src/progress/helper.c

@@ -32,11 +32,12 @@ static void extents(const occl_comm_t *c, const occl_coll_args_t *a, uint64_t *s
         recv = 1;
         break;
     case OCCL_COLL_REDUCE:
-        send = 1;
+        send = !(root && a->in_place);
         recv = root;
         break;
     case OCCL_COLL_ALLREDUCE:
-        send = recv = 1;
+        send = !a->in_place;
+        recv = 1;
         break;
     case OCCL_COLL_GATHER:
         send = !(root && a->in_place);
@@ -51,7 +52,7 @@ static void extents(const occl_comm_t *c, const occl_coll_args_t *a, uint64_t *s
         recv = n;
         break;
     case OCCL_COLL_REDUCE_SCATTER_BLOCK:
-        send = n;
+        send = a->in_place ? 0 : n;
         recv = a->in_place ? n : 1;
         break;
     case OCCL_COLL_ALLTOALL:

@@ -51,7 +51,9 @@ fail:
 
 occl_status_t occl_daemon_reserve(occl_daemon_t *d, uint32_t ranks)
 {
-    /* Twice: a reduce of all keeps a second list for bounced sources. The old lists stay: a channel may be using them. */
+    if (ranks <= d->max_ranks)
+        return OCCL_OK;
+    /* Twice: a reduce of all keeps a second list for bounced sources. */
     for (uint32_t c = 0; c < d->nchannels; c++) {
         const void **s = aligned_zero((2 * (size_t)ranks + 4) * sizeof(void *));
         if (!s)
@@ -59,11 +61,14 @@ occl_status_t occl_daemon_reserve(occl_daemon_t *d, uint32_t ranks)
         free((void *)d->chan[c].srcs);
         d->chan[c].srcs = s;
     }
+    d->max_ranks = ranks;
     return OCCL_OK;
 }
 
 void occl_daemon_destroy(occl_daemon_t *d)
 {
+    if (!d)
+        return;
     for (uint32_t c = 0; d->chan && c < d->nchannels; c++) {
         free(d->chan[c].tile);
         free((void *)d->chan[c].srcs);

@@ -45,6 +45,7 @@ extern const occl_device_ops_t occl_device_emu;
 
 /* Shared by devices whose queues the processor can address. */
 occl_status_t occl_daemon_create(const occl_env_t *env, uint32_t nchannels, occl_daemon_t **d_p);
+/* No channel is on the device: it replaces lists that they read. */
 occl_status_t occl_daemon_reserve(occl_daemon_t *d, uint32_t ranks);
 void occl_daemon_destroy(occl_daemon_t *d);
 void occl_daemon_push(occl_daemon_t *d, occl_dev_run_t *run);

@@ -1,2 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Ranks as threads of one process on the emulated device: libocclcore_emu.la, no MPI.
+# A test is test/emu/NAME.c; add NAME to the list.
+
+EMU_CPPFLAGS = -DOCCL_EMU=1 $(AM_CPPFLAGS)
+EMU_LIBS = test/emu/libemu.la libocclcore_emu.la $(TAP_LIBS)
+check_LTLIBRARIES += test/emu/libemu.la
+test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
+test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
+
+emu_tests = test/emu/colls
+check_PROGRAMS += $(emu_tests)
+TESTS += $(emu_tests:=.t)
+
+test_emu_colls_SOURCES = test/emu/colls.c
+test_emu_colls_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_colls_LDADD = $(EMU_LIBS)
+test_emu_colls_LDFLAGS = $(occl_test_ldflags)

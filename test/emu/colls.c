@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every collective, sizes from nothing to many chunks, several types, on both devices, against a reference written for being read. */
+#include "emu.h"
+
+typedef struct plan {
+    uint64_t max_count;
+    int rounds;
+} plan_t;
+
+/* All collectives at the sizes where something changes: empty, less than ranks, one slot, several slots, the pool, exposed. */
+static void sizes_body(emu_rank_t *r)
+{
+    static const uint64_t counts[] = {0, 1, 3, 250, 1001, 5000, 40000};
+    const plan_t *p = r->arg;
+    for (int kind = 0; kind < OCCL_COLL_SENDRECV; kind++) {
+        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+            for (int in_place = 0; in_place < 2; in_place++) {
+                emu_op_t op;
+                int root = (int)(i + (size_t)in_place) % r->size;
+                if (counts[i] > p->max_count)
+                    continue;
+                emu_op_init(&op, r->comm, 5, (occl_collkind_t)kind, OCCL_T_I32, OCCL_OP_SUM, root, counts[i], in_place);
+                for (uint64_t k = 0; k < 3; k++) {
+                    emu_op_fill(&op, k * 1000 + counts[i]);
+                    emu_op_start(r, &op);
+                    emu_op_wait(r, &op);
+                }
+                emu_op_fini(&op);
+            }
+        }
+    }
+}
+
+static void types_body(emu_rank_t *r)
+{
+    const plan_t *p = r->arg;
+    occl_rng_t shared;
+    occl_rng_seed(&shared, 4711, 1);
+    for (int i = 0; i < p->rounds; i++) {
+        emu_op_t op;
+        emu_op_random(&op, r->comm, i % 3, &shared, p->max_count);
+        emu_op_fill(&op, (uint64_t)i);
+        emu_op_start(r, &op);
+        emu_op_wait(r, &op);
+        emu_op_fini(&op);
+    }
+}
+
+static void messages_body(emu_rank_t *r)
+{
+    for (uint64_t i = 0; i < 12; i++) {
+        emu_op_t op[EMU_MAX_RANKS];
+        /* Everybody sends to everybody's next one; the root is the source. */
+        for (int src = 0; src < r->size; src++) {
+            emu_op_init(&op[src], r->comm, 9, OCCL_COLL_SENDRECV, OCCL_T_I32, 0, src, i * i * i * 20, 0);
+            emu_op_fill(&op[src], i);
+        }
+        for (int k = 0; k < r->size; k++) {
+            int src = (k + r->rank) % r->size;
+            if (src == r->rank || (src + 1) % r->size == r->rank)
+                emu_op_start(r, &op[src]);
+        }
+        for (int src = 0; src < r->size; src++) {
+            emu_op_wait(r, &op[src]);
+            emu_op_fini(&op[src]);
+        }
+    }
+}
+
+int main(void)
+{
+    static const occl_device_kind_t devices[] = {OCCL_DEVICE_HOST, OCCL_DEVICE_EMU};
+    static const char *const name[] = {"host device", "emulated device"};
+    plan_t big = {40000, 40}, small = {5000, 40};
+    for (int d = 0; d < 2; d++) {
+        for (int n = 1; n <= 4; n++)
+            emu_run(&(emu_conf_t){.ranks = n, .device = devices[d], .arg = &big, .deadline = 12}, sizes_body,
+                    "%s, %d ranks: every collective gives the reference's result at every size", name[d], n);
+        emu_run(&(emu_conf_t){.ranks = 8, .device = devices[d], .arg = &small, .deadline = 12, .env = "OCCL_EMU_LANES=2"},
+                sizes_body, "%s, 8 ranks: every collective gives the reference's result", name[d]);
+        emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .arg = &big, .env = "OCCL_CMA=0 OCCL_POOL_MAX=0"}, sizes_body,
+                "%s, 3 ranks: through a link's own slots alone", name[d]);
+        emu_run(&(emu_conf_t){.ranks = 4, .device = devices[d], .arg = &big, .env = "OCCL_CMA=0"}, types_body,
+                "%s, 4 ranks: random types and operations through slots and pool", name[d]);
+        emu_run(&(emu_conf_t){.ranks = 4, .device = devices[d], .arg = &big, .env = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K"}, types_body,
+                "%s, 4 ranks: random types and operations from buffer to buffer", name[d]);
+        for (int n = 2; n <= 4; n++)
+            emu_run(&(emu_conf_t){.ranks = n, .device = devices[d]}, messages_body, "%s, %d ranks: messages arrive", name[d], n);
+    }
+    return tap_done();
+}
