@@ -121,6 +121,37 @@ void emu_barrier(emu_rank_t *r)
     (void)pthread_mutex_unlock(&w->lock);
 }
 
+typedef struct thread_arg {
+    emu_rank_t r;
+    void (*fn)(emu_rank_t *r);
+    pthread_t thread;
+} thread_arg_t;
+
+static void *thread_main(void *arg)
+{
+    thread_arg_t *t = arg;
+    t->fn(&t->r);
+    return NULL;
+}
+
+void emu_threads(emu_rank_t *r, int n, void (*fn)(emu_rank_t *r))
+{
+    thread_arg_t *t = calloc((size_t)n, sizeof(*t));
+    if (!t)
+        bail("no memory");
+    for (int i = 0; i < n; i++) {
+        t[i].r = *r;
+        t[i].r.thread = i;
+        occl_rng_seed(&t[i].r.rng, occl_rng_next(&r->rng), (uint64_t)i);
+        t[i].fn = fn;
+        if (pthread_create(&t[i].thread, NULL, thread_main, &t[i]))
+            bail("no thread");
+    }
+    for (int i = 0; i < n; i++)
+        (void)pthread_join(t[i].thread, NULL);
+    free(t);
+}
+
 uint64_t emu_stat(emu_rank_t *r, const char *name)
 {
     uint64_t v = 0;

@@ -28,6 +28,7 @@ typedef struct emu_rank {
     occl_comm_t *comm;     /* of all ranks; attached before body, released after it unless it is NULL by then */
     occl_rng_t rng;        /* differs from rank to rank, same every time for a seed */
     void *arg;
+    int thread;            /* in emu_threads: which one */
 } emu_rank_t;
 
 typedef struct emu_conf {
@@ -52,6 +53,9 @@ occl_status_t emu_try_attach(emu_rank_t *r, const int *ranks, int n, const char 
                              occl_comm_t **comm_p);
 /* Local: detach and release. */
 void emu_detach(occl_comm_t *c);
+
+/* n threads of this rank run fn, each with an emu_rank_t of its own; returns when all are through. */
+void emu_threads(emu_rank_t *r, int n, void (*fn)(emu_rank_t *r));
 
 /* Ranks of the world wait for each other (not a collective of ours). */
 void emu_barrier(emu_rank_t *r);

@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls
+emu_tests = test/emu/colls test/emu/order
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -16,3 +16,7 @@ test_emu_colls_SOURCES = test/emu/colls.c
 test_emu_colls_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_colls_LDADD = $(EMU_LIBS)
 test_emu_colls_LDFLAGS = $(occl_test_ldflags)
+test_emu_order_SOURCES = test/emu/order.c
+test_emu_order_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_order_LDADD = $(EMU_LIBS)
+test_emu_order_LDFLAGS = $(occl_test_ldflags)
