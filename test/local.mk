@@ -101,7 +101,7 @@ TESTS += test/tap/run_tap.t
 # tree: tests of the tree itself, shell scripts
 #------------------------------------------------------------------------------
 tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/tree/env.t \
-	test/tree/man.t test/tree/examples.t test/tree/nvcc_check.t test/tree/quickstart.t
+	test/tree/man.t test/tree/docs.t test/tree/examples.t test/tree/nvcc_check.t test/tree/quickstart.t
 # install.t is no part of the smoke set: distcheck installs and uninstalls by itself
 dist_check_SCRIPTS = $(tree_tests) test/tree/install.t test/tap/run_tap.t
 TESTS += $(tree_tests) test/tree/install.t
