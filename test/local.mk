@@ -75,6 +75,8 @@ occl-clean-tests:
 check_LTLIBRARIES += test/tap/libtap.la test/tap/libtapmpi.la
 test_tap_libtap_la_SOURCES = test/tap/tap.c test/tap/tap.h
 test_tap_libtapmpi_la_SOURCES = test/tap/tap_mpi.c test/tap/tap_mpi.h
+test_tap_libtap_la_LIBTOOLFLAGS = $(occl_once)
+test_tap_libtapmpi_la_LIBTOOLFLAGS = $(occl_once)
 TAP_CPPFLAGS = -I$(srcdir)/test/tap
 TAP_LIBS = test/tap/libtap.la -lm
 TAP_MPI_LIBS = test/tap/libtapmpi.la test/tap/libtap.la -lm
