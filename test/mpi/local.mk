@@ -26,3 +26,24 @@ test_mpi_attach_long_CPPFLAGS = $(AM_CPPFLAGS) -DROUNDS=5000
 test_mpi_attach_long_LDADD = $(occl_mpi_test_libs)
 test_mpi_attach_long_LDFLAGS = $(occl_test_ldflags)
 LONG_TESTS += test/mpi/attach_long-n2.t
+
+# requests: one program a thread level
+check_PROGRAMS += test/mpi/requests_single
+test_mpi_requests_single_SOURCES = test/mpi/requests.c
+test_mpi_requests_single_CPPFLAGS = $(AM_CPPFLAGS) -DLEVEL=MPI_THREAD_SINGLE
+test_mpi_requests_single_LDADD = $(occl_mpi_test_libs)
+test_mpi_requests_single_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/requests_single-n2.t
+check_PROGRAMS += test/mpi/requests_funneled
+test_mpi_requests_funneled_SOURCES = test/mpi/requests.c
+test_mpi_requests_funneled_CPPFLAGS = $(AM_CPPFLAGS) -DLEVEL=MPI_THREAD_FUNNELED
+test_mpi_requests_funneled_LDADD = $(occl_mpi_test_libs)
+test_mpi_requests_funneled_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/requests_funneled-n2.t
+check_PROGRAMS += test/mpi/requests_multiple
+test_mpi_requests_multiple_SOURCES = test/mpi/requests.c
+test_mpi_requests_multiple_CPPFLAGS = $(AM_CPPFLAGS) -DLEVEL=MPI_THREAD_MULTIPLE
+test_mpi_requests_multiple_LDADD = $(occl_mpi_test_libs)
+test_mpi_requests_multiple_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/requests_multiple-n2.t
+SMOKE_TESTS += test/mpi/requests_single-n2.t
