@@ -31,6 +31,7 @@ static const occl_status_t our_status[OURS] = {
     OCCL_ERR_REVOKED,      OCCL_ERR_UNSUPPORTED, OCCL_ERR_DEVICE,  OCCL_ERR_RESOURCE,
 };
 static int our_class[OURS];
+static int cancel_code; /* for MPI_Cancel */
 static atomic_int made;
 static occl_lock_t lock = OCCL_LOCK_INIT;
 
@@ -43,6 +44,9 @@ static struct {
 #ifdef MPICH
 static int (*mpich_create_code)(int, int, const char *, int, int, const char *, const char *, ...);
 #endif
+
+static const char cancel_text[] =
+    "MPIX_Occl: a request cannot be cancelled by MPI_Cancel; a persistent operation can by MPIX_Occl_coll_cancel";
 
 static __thread char thread_text[OCCL_TEXT];
 static __thread int thread_code;
@@ -99,6 +103,10 @@ static void make_classes(void)
             snprintf(text, sizeof text, "MPIX_Occl: %s", occl_status_text(our_status[i]));
             PMPI_Add_error_string(our_class[i], text);
         }
+        if (PMPI_Add_error_code(our_class[our_index(OCCL_ERR_UNSUPPORTED)], &cancel_code) == MPI_SUCCESS)
+            PMPI_Add_error_string(cancel_code, cancel_text);
+        else
+            cancel_code = our_class[our_index(OCCL_ERR_UNSUPPORTED)];
         for (int status = OCCL_OK + 1; status < OCCL_STATUS_COUNT; status++) {
 #ifdef MPICH
             if (our_index((occl_status_t)status) < 0)
@@ -177,6 +185,12 @@ int occl_mpi_code(occl_mpi_comm_t *m, occl_status_t status, const char *fn, cons
         occl_unlock(&m->lock);
     }
     return code;
+}
+
+int occl_mpi_cancel_code(void)
+{
+    snprintf(thread_text, sizeof thread_text, "%s", cancel_text);
+    return thread_code = cancel_code;
 }
 
 int occl_mpi_raise(occl_mpi_comm_t *m, int code)

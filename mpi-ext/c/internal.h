@@ -62,7 +62,7 @@ typedef struct occl_mpi {
     int level;            /* MPI_THREAD_* as provided */
     int hook;
     int keyval;           /* attribute of attached communicators: occl_mpi_comm_t * */
-    MPI_Comm self;        /* private, of this process alone: probing it makes MPI's progress */
+    MPI_Comm self;        /* private, of this process alone */
     atomic_uint pokes;
     occl_lock_t lock;     /* the lists below */
     occl_list_t attached; /* occl_mpi_comm_t.link */
@@ -98,6 +98,8 @@ int occl_mpi_code(occl_mpi_comm_t *m, occl_status_t status, const char *fn, cons
 /* The same, then the error handler of comm (MPI_COMM_NULL: of MPI_COMM_WORLD). Returns the code. */
 int occl_mpi_fail(occl_mpi_comm_t *m, MPI_Comm comm, const char *fn, occl_status_t status, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* What the cancel function of a request returns. Made beforehand: MPICH holds its lock while it calls that function. */
+int occl_mpi_cancel_code(void);
 /* The outcome of a run: `code` was made before; handler of m's communicator while it is attached. Returns the code. */
 int occl_mpi_raise(occl_mpi_comm_t *m, int code);
 /* Where there is no MPI to ask: remembers the text for this thread and returns MPI_ERR_OTHER. */

@@ -190,8 +190,11 @@ static void call_continuation(occl_mpi_req_t *q)
  * second of OVER and CONT calls the continuation. */
 static void complete(occl_mpi_req_t *q)
 {
-    if (!(atomic_fetch_or(&q->state, OCCL_REQ_COMPLETE) & OCCL_REQ_COMPLETE))
+    if (!(atomic_fetch_or(&q->state, OCCL_REQ_COMPLETE) & OCCL_REQ_COMPLETE)) {
+        /* The error's code and text now, so that the query function need not call MPI for them from inside MPI. */
+        (void)occl_mpi_req_outcome(q);
         PMPI_Grequest_complete(q->handle);
+    }
     if ((atomic_fetch_or(&q->state, OCCL_REQ_OVER) & (OCCL_REQ_OVER | OCCL_REQ_CONT)) == OCCL_REQ_CONT)
         call_continuation(q);
 }
@@ -263,12 +266,8 @@ static int free_fn(void *state)
 
 static int cancel_fn(void *state, int complete)
 {
-    occl_mpi_req_t *q = state;
-
-    if (complete)
-        return MPI_SUCCESS;
-    return occl_mpi_code(q->m, OCCL_ERR_UNSUPPORTED, q->fn,
-                         "a request cannot be cancelled by MPI_Cancel; a persistent operation can by MPIX_Occl_coll_cancel");
+    (void)state;
+    return complete ? MPI_SUCCESS : occl_mpi_cancel_code();
 }
 
 #ifdef OCCL_HAVE_GREQUEST_POLL
