@@ -329,6 +329,7 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->bytes = 0;
     r->gated = 0;
     r->pool_off = 0;
+    r->started_at = c->ctx->env.t_warn ? occl_host_clock_ns() : 0;
     if (OCCL_UNLIKELY(r->text != NULL)) {
         free(r->text);
         r->text = NULL;

@@ -442,6 +442,39 @@ int occl_comm_read_news(occl_comm_t *c)
     return any;
 }
 
+/* OCCL_T_WARN: runs that have waited so long are named once, with whom they wait for. */
+void occl_comm_warn_late(occl_comm_t *c, uint64_t now)
+{
+    occl_ctx_t *ctx = c->ctx;
+    occl_comm_ref(c); /* looking at a tag may end the last run */
+    OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active) {
+        occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
+        char label[96], who[400];
+        occl_strbuf_t b;
+        uint32_t missing = 0;
+        if (!r->started_at || now - r->started_at < ctx->env.t_warn)
+            continue;
+        occl_tag_check(t);
+        if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
+            continue;
+        occl_strbuf_fixed(&b, who, sizeof(who));
+        for (uint32_t i = 0; i < t->n; i++) {
+            if (i == t->me || t->seen[i] >= r->n)
+                continue;
+            if (missing++ < 4)
+                occl_strbuf_printf(&b, "%s%.80s", missing > 1 ? ", " : "", c->member[t->member[i]].name);
+        }
+        if (!missing)
+            continue; /* all are here: it is under way */
+        if (missing > 4)
+            occl_strbuf_printf(&b, " and %u more", missing - 4);
+        occl_log(&ctx->log, OCCL_LOG_WARN | OCCL_AREA_GATE, "%s: %s run %llu has waited %.1f s; not started by %s", c->name,
+                 occl_tag_label(t, label, sizeof(label)), (unsigned long long)r->n, (double)(now - r->started_at) * 1e-9, who);
+        r->started_at = 0;
+    }
+    occl_comm_unref(c);
+}
+
 /*
  * Members that will never start what they have not started: detached, finalized, or dead. A run that still misses
  * such a member fails and names it.

@@ -72,6 +72,8 @@ static int helper_pass(void *state)
         return 1; /* somebody else is at it */
     ctx->n_passes++;
     moved = occl_ctx_progress(ctx, NULL, 1);
+    if (!moved) /* its passes are far between */
+        occl_ctx_look_round(ctx, occl_host_clock_ns());
     occl_ctx_unlock(ctx);
     return moved;
 }

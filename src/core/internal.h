@@ -243,7 +243,7 @@ struct occl_run {
     uint64_t bytes;
     void (*fn)(void *, occl_run_t *);
     void *fn_state;
-    uint64_t started_at;
+    uint64_t started_at;         /* clock; 0: OCCL_T_WARN is not set, or this run was named already */
     /* caches, kept for the object's next life */
     uint64_t *x;                 /* xsend, xrecv: 2 * xcap */
     unsigned char **pools;       /* rxpool, txpool: 2 * pcap */
@@ -293,6 +293,7 @@ uint64_t occl_dir_find(const occl_commblk_t *blk, const unsigned char *base, uin
 void occl_comm_publish(occl_comm_t *c, uint64_t key);
 int occl_comm_read_news(occl_comm_t *c);
 void occl_comm_check_peers(occl_comm_t *c);
+void occl_comm_warn_late(occl_comm_t *c, uint64_t now);
 
 /* tag.c */
 occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
@@ -329,5 +330,6 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
 
 /* wait.c: the caller holds the lock */
 int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient);
+void occl_ctx_look_round(occl_ctx_t *ctx, uint64_t now);
 
 #endif

@@ -30,6 +30,20 @@ static int drain(occl_ctx_t *ctx)
     return any;
 }
 
+/* Now and then, while something is pending: who waits for long, who has gone. */
+void occl_ctx_look_round(occl_ctx_t *ctx, uint64_t now)
+{
+    if (now - ctx->checked_peers_at <= PEERS_EVERY_NS)
+        return;
+    ctx->checked_peers_at = now;
+    if (ctx->env.t_warn && ctx->env.t_warn != OCCL_INF) {
+        OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
+            occl_comm_warn_late(c, now);
+    }
+    OCCL_LIST_EACH(c2, next2, &ctx->active, occl_comm_t, in_active)
+        occl_comm_check_peers(c2);
+}
+
 /*
  * One bounded pass, under the lock. `focus` is the run that the caller waits for: its gate is looked at directly, the others' by
  * their news, and not every time.
@@ -71,14 +85,8 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
         (void)ctx->dev->ops->poll(ctx->dev, patient, 1);
         (void)drain(ctx);
     }
-    if (ctx->idle_passes % 1024 == 1) {
-        uint64_t now = occl_host_clock_ns();
-        if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
-            ctx->checked_peers_at = now;
-            OCCL_LIST_EACH(c2, next2, &ctx->active, occl_comm_t, in_active)
-                occl_comm_check_peers(c2);
-        }
-    }
+    if (ctx->idle_passes % 1024 == 1)
+        occl_ctx_look_round(ctx, occl_host_clock_ns());
     return (int)news;
 }
 
@@ -134,12 +142,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
                 occl_ctx_lock(ctx);
                 if (sleep < (ctx->wait_hook ? SLEEP_HOOK_NS : SLEEP_MAX_NS))
                     sleep *= 2;
-                now = occl_host_clock_ns();
-                if (now - ctx->checked_peers_at > PEERS_EVERY_NS) {
-                    ctx->checked_peers_at = now;
-                    OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
-                        occl_comm_check_peers(c);
-                }
+                occl_ctx_look_round(ctx, occl_host_clock_ns());
             }
             occl_store_relaxed32(&ctx->sleeper->sleeping, --ctx->sleepers);
         }
