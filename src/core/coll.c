@@ -458,7 +458,11 @@ void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args
     occl_tag_t *t;
     occl_run_t *r;
     occl_ctx_lock(c->ctx);
-    r = occl_tag_get(c, tag, args, &t) == OCCL_OK ? occl_run_new() : NULL;
+    r = NULL;
+    if (occl_tag_get(c, tag, args, &t) == OCCL_OK)
+        r = occl_run_new();
+    else
+        occl_tag_lose(c, tag, args);
     if (r && t->n == 1) { /* nobody to tell, and nothing to keep in step with */
         free(r);
     } else if (r) {
@@ -488,29 +492,11 @@ occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)
     if (r->n == r->tag->last_n && (r->state == RUN_QUEUED || (r->state == RUN_GATE && r->dev.plan == NULL))) {
         occl_tag_t *t = r->tag;
         int gone = r->state == RUN_QUEUED;
-        if (!gone && t->n > 1) {
-            /* See occl_tag_recheck for the other half. */
-            occl_record_t *rec = &t->blk->rec[r->n & 1];
-            uint64_t word = rec->word;
-            occl_record_t other;
-            occl_store_release64(&rec->word, (word & ~0xffull) | REC_WITHDRAWN);
-            occl_fence_sys();
-            for (uint32_t i = 0; i < t->n; i++)
-                if (i != t->me && !occl_tag_read_record(t, i, r->n, &other))
-                    gone = 1; /* somebody is missing: nobody can have opened */
-            if (!gone) {
-                occl_store_release64(&rec->word, word);
-                occl_comm_publish(t->comm, t->key);
-                occl_tag_wake(t);
-            } else {
-                t->attempt++;
-            }
-        }
+        if (!gone && t->n > 1)
+            gone = occl_tag_withdraw(t, r);
         if (gone) {
             t->last_n--;
             ctx->n_withdrawn++;
-            if (r->state == RUN_GATE)
-                t->nseen = t->n - 1; /* leaves at once: as if it had never been started */
             occl_run_finish(r, OCCL_ERR_CANCELLED, occl_text("withdrawn by MPIX_Occl_coll_cancel"));
             *cancelled_p = 1;
         }

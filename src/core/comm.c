@@ -35,9 +35,13 @@ void occl_comm_ref(occl_comm_t *c) { c->refs++; }
 
 static void dir_free(occl_comm_t *c)
 {
-    if (c->dir_off)
-        (void)occl_arena_free(c->ctx->arena, c->dir_off, c->dir_bytes);
-    c->dir_off = 0;
+    while (c->dir_off) {
+        occl_dirtable_t *t = occl_arena_at(c->ctx->arena, c->dir_off);
+        uint64_t off = c->dir_off, bytes = c->dir_bytes;
+        c->dir_off = t->old;
+        c->dir_bytes = t->old_bytes;
+        (void)occl_arena_free(c->ctx->arena, off, bytes);
+    }
 }
 
 static void comm_free(occl_comm_t *c)
@@ -71,23 +75,23 @@ static void comm_free(occl_comm_t *c)
  * The last reference has gone: no run is pending here and the communicator is detached. Peers may still be writing to our mailboxes
  * (they are behind) and reading our records, so the memory stays until every member has said that it is detached too.
  */
-static int comm_try_free(occl_comm_t *c)
+static void comm_try_free(occl_comm_t *c)
 {
     if (c->refs > 0)
-        return 0;
+        return;
     for (int p = 0; p < c->size; p++)
         if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED &&
             !c->ctx->closing)
-            return 0;
+            return;
     comm_free(c);
-    return 1;
 }
 
 /* Communicators whose members were not all gone when we were through with them. */
-static void sweep(occl_ctx_t *ctx)
+void occl_comm_sweep(occl_ctx_t *ctx)
 {
+    ctx->sweep = 0;
     OCCL_LIST_EACH(c, next, &ctx->comms, occl_comm_t, in_ctx)
-        (void)comm_try_free(c);
+        comm_try_free(c);
 }
 
 /* Detached, and no run left that could still write to a member: say so. Members may now forget us, and who misses us knows. */
@@ -114,7 +118,7 @@ void occl_comm_unref(occl_comm_t *c)
         return;
     c->detached = 1;
     leave(c);
-    (void)comm_try_free(c);
+    c->ctx->sweep = 1; /* not at once: the caller, or the caller's caller, may be going through its tags */
 }
 
 static int smaller(uint64_t a, uint64_t b) { return a < b; }
@@ -216,16 +220,16 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     c->via = calloc((size_t)c->size, sizeof(*c->via));
 
     occl_ctx_lock(ctx);
-    sweep(ctx);
+    occl_comm_sweep(ctx);
     (void)snprintf(mine->version, sizeof(mine->version), "%s", OCCL_VERSION_STRING);
     mine->size_of_hello = sizeof(*mine);
     if (!c->member || !c->via || ctx->dev->ops->reserve(ctx->dev, (uint32_t)c->size) != OCCL_OK) {
         mine->status = OCCL_ERR_RESOURCE;
         (void)snprintf(mine->text, sizeof(mine->text), "no memory");
     } else {
-        c->blk_off = occl_arena_alloc(ctx->arena, sizeof(occl_commblk_t), 64);
+        c->blk_off = occl_ctx_alloc(ctx, sizeof(occl_commblk_t));
         c->dir_bytes = sizeof(occl_dirtable_t) + DIR_FIRST * sizeof(occl_direntry_t);
-        c->dir_off = occl_arena_alloc(ctx->arena, c->dir_bytes, 64);
+        c->dir_off = occl_ctx_alloc(ctx, c->dir_bytes);
         if (!c->blk_off || !c->dir_off) {
             mine->status = OCCL_ERR_RESOURCE;
             occl_arena_error(ctx->arena, mine->text, sizeof(mine->text));
@@ -344,7 +348,7 @@ void occl_comm_release(occl_comm_t *c)
     occl_ctx_t *ctx = c->ctx;
     occl_ctx_lock(ctx);
     occl_comm_unref(c);
-    sweep(ctx);
+    occl_comm_sweep(ctx);
     occl_ctx_unlock(ctx);
 }
 
@@ -368,12 +372,14 @@ occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off)
     if ((c->dir_count + 1) * 4 > (t->mask + 1) * 3) {
         /* A reader may be inside the old table: it stays until the communicator goes. It finds less there, and looks again. */
         uint64_t cap = (t->mask + 1) * 4, bytes = sizeof(*t) + cap * sizeof(occl_direntry_t), i;
-        uint64_t off2 = occl_arena_alloc(c->ctx->arena, bytes, 64);
+        uint64_t off2 = occl_ctx_alloc(c->ctx, bytes);
         occl_dirtable_t *t2;
         if (!off2)
             return OCCL_ERR_RESOURCE;
         t2 = occl_arena_at(c->ctx->arena, off2);
         t2->mask = cap - 1;
+        t2->old = c->dir_off;
+        t2->old_bytes = c->dir_bytes;
         for (i = 0; i <= t->mask; i++)
             if (t->e[i].key)
                 dir_put(t2, t->e[i].key - 1, t->e[i].off);
@@ -404,6 +410,27 @@ void occl_comm_publish(occl_comm_t *c, uint64_t key)
     uint64_t head = c->blk->head;
     occl_store_relaxed64(&c->blk->news[head & (OCCL_NEWS_LEN - 1)], key);
     occl_store_release64(&c->blk->head, head + 1);
+}
+
+void occl_comm_lose(occl_comm_t *c, uint64_t key)
+{
+    uint64_t n = c->blk->nlost;
+    if (occl_comm_is_lost(c->blk, key))
+        return;
+    if (n < OCCL_LOST_LEN)
+        occl_store_relaxed64(&c->blk->lost[n], key);
+    occl_store_release64(&c->blk->nlost, n + 1);
+}
+
+int occl_comm_is_lost(const occl_commblk_t *blk, uint64_t key)
+{
+    uint64_t n = occl_load_acquire64(&blk->nlost);
+    if (n > OCCL_LOST_LEN)
+        return 1;
+    for (uint64_t i = 0; i < n; i++)
+        if (occl_load_relaxed64(&blk->lost[i]) == key)
+            return 1;
+    return 0;
 }
 
 /* Looks at the tags that peers have published since the last time. Returns whether there was anything. */
@@ -476,8 +503,8 @@ void occl_comm_warn_late(occl_comm_t *c, uint64_t now)
 }
 
 /*
- * Members that will never start what they have not started: detached, finalized, or dead. A run that still misses
- * such a member fails and names it.
+ * Members that will never start what they have not started: detached, finalized, dead, or without memory for it. A run that
+ * still misses such a member fails and names it.
  */
 void occl_comm_check_peers(occl_comm_t *c)
 {
@@ -498,7 +525,7 @@ void occl_comm_check_peers(occl_comm_t *c)
             m->dead = 1;
             how = "has exited";
         }
-        if (!how)
+        if (!how && OCCL_LIKELY(!occl_load_acquire64(&m->blk->nlost)))
             continue;
         OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active) {
             occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
@@ -511,8 +538,18 @@ void occl_comm_check_peers(occl_comm_t *c)
             occl_tag_check(t); /* its record may have come before it went */
             if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
                 continue;
-            if (t->seen[i] >= r->n && !m->dead)
-                continue; /* it has started this one and will finish it before it goes */
+            if (!how) {
+                if (t->pblk[i] || !occl_comm_is_lost(m->blk, t->key))
+                    continue;
+                (void)snprintf(text, sizeof(text), "%.96s has no memory for this tag", m->name);
+                occl_tag_kill(t, OCCL_ERR_RESOURCE, text);
+                continue;
+            }
+            if (t->seen[i] >= r->n && !m->dead) {
+                if ((occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word) & 0xff) != REC_DEAD)
+                    continue; /* it has started this one and will finish it before it goes */
+                how = "has finalized MPI while it was running";
+            }
             (void)snprintf(text, sizeof(text), "%.96s %s", m->name, how);
             occl_tag_kill(t, OCCL_ERR_PEER_FAILED, text);
         }

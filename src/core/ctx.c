@@ -48,6 +48,17 @@ void occl_host_wake(uint32_t *sleeping)
     (void)occl_futex_wake(&s->bell, INT32_MAX);
 }
 
+/* Zeroed, aligned to a cache line; 0: no memory, even after giving back what is only kept for later. */
+uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes)
+{
+    uint64_t off = occl_arena_alloc(ctx->arena, bytes, 64);
+    if (OCCL_LIKELY(off))
+        return off;
+    occl_pool_trim(ctx);
+    occl_comm_sweep(ctx);
+    return occl_arena_alloc(ctx->arena, bytes, 64);
+}
+
 void occl_ctx_unlock(occl_ctx_t *ctx)
 {
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
@@ -61,6 +72,8 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
         occl_lock(&ctx->lock);
         occl_run_unref(r);
     }
+    if (OCCL_UNLIKELY(ctx->sweep))
+        occl_comm_sweep(ctx);
     occl_unlock(&ctx->lock);
 }
 
@@ -170,7 +183,9 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     ctx->closing = 1;
     /* Everything that is pending fails; what the device holds is withdrawn and comes back within a pass. */
     OCCL_LIST_EACH(c, cn, &ctx->comms, occl_comm_t, in_ctx) {
-        occl_store_release32(&c->blk->state, PEER_GONE);
+        OCCL_LIST_EACH(t1, tn1, &c->active_tags, occl_tag_t, in_active)
+            occl_tag_abandon(t1);
+        occl_store_release32(&c->blk->state, PEER_GONE); /* whoever reads it sees what has been abandoned */
         OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active)
             occl_tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
     }
@@ -195,6 +210,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
         c3->refs = 1;
         occl_comm_unref(c3);
     }
+    occl_comm_sweep(ctx);
     ctx->pool_used = 0;
     occl_pool_trim(ctx);
     occl_ctx_unlock(ctx);

@@ -47,7 +47,18 @@ typedef struct occl_sleeper {
  * every member, and whoever starts n-1 has finished n-2 and will not read its records again. A run that fails keeps this: it may
  * be over for the user at once, but the next run of the tag is not started before every member has started this one (RUN_DRAIN).
  */
-enum { REC_READY = 1, REC_ERROR = 2, REC_WITHDRAWN = 3 };
+enum {
+    REC_READY = 1,
+    REC_ERROR = 2,       /* the start has failed */
+    REC_WITHDRAWING = 3, /* no start for whoever has not opened; becomes WITHDRAWN or READY again (occl_tag_withdraw) */
+    REC_WITHDRAWN = 4,   /* no start, until the same n is started again */
+    REC_DEAD = 5         /* the owner has finalized in the middle of it */
+};
+/* Does the word say that run n has been started? */
+static inline int occl_rec_started(uint64_t word, uint64_t n)
+{
+    return word >> 16 == n && ((word & 0xff) == REC_READY || (word & 0xff) == REC_ERROR);
+}
 enum { REC_POOL = 1, REC_IN_PLACE = 2 };
 typedef struct occl_record {
     uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
@@ -80,13 +91,15 @@ typedef struct occl_direntry {
 } occl_direntry_t;
 typedef struct occl_dirtable {
     uint64_t mask;
-    uint64_t pad[7];
+    uint64_t old, old_bytes; /* the owner's: the table that this one replaces */
+    uint64_t pad[5];
     occl_direntry_t e[];
 } occl_dirtable_t;
 
 /* Keys of the last records published, so that peers need not look at every pending tag. The owner stores the entry, then
  * releases head. A reader that fell behind by more than the ring looks at all its active tags instead. */
 #define OCCL_NEWS_LEN 256
+#define OCCL_LOST_LEN 63
 enum { PEER_ATTACHED = 1, PEER_DETACHED = 2, PEER_GONE = 3 };
 typedef struct occl_commblk {
     uint32_t state; /* PEER_*; release */
@@ -96,6 +109,10 @@ typedef struct occl_commblk {
     uint64_t head;  /* release */
     uint64_t pad2[7];
     uint64_t news[OCCL_NEWS_LEN];
+    /* Tags that had a start here which nobody could be told of, for want of memory for the tag's block: lost for good. The owner
+     * stores the key, then releases nlost; more than fit means all tags that have no block. */
+    uint64_t nlost;
+    uint64_t lost[OCCL_LOST_LEN];
 } occl_commblk_t;
 
 /* --- private ------------------------------------------------------------------------------------------------------ */
@@ -131,6 +148,7 @@ struct occl_ctx {
     void (*wait_hook)(void *);   /* the layer above makes progress of its own; never called by the helper */
     void *wait_hook_state;
     int closing;
+    int sweep;                   /* a communicator has lost its last reference: see whether it can go, when the lock is released */
 };
 
 typedef struct occl_member {     /* a rank of a communicator, seen from here */
@@ -281,25 +299,34 @@ static inline void occl_ctx_lock(occl_ctx_t *ctx)
     occl_lock(&ctx->lock);
     (void)__atomic_fetch_sub(&ctx->lock_wanted, 1, __ATOMIC_RELAXED);
 }
+uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes);
 /* Releases the lock and calls the callbacks that became due. */
 void occl_ctx_unlock(occl_ctx_t *ctx);
 
 /* comm.c */
 void occl_comm_ref(occl_comm_t *c);
 void occl_comm_unref(occl_comm_t *c);
+void occl_comm_sweep(occl_ctx_t *ctx);
 void occl_comm_run_gone(occl_comm_t *c);
 occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
 uint64_t occl_dir_find(const occl_commblk_t *blk, const unsigned char *base, uint64_t key);
 void occl_comm_publish(occl_comm_t *c, uint64_t key);
+void occl_comm_lose(occl_comm_t *c, uint64_t key);
+int occl_comm_is_lost(const occl_commblk_t *blk, uint64_t key);
 int occl_comm_read_news(occl_comm_t *c);
 void occl_comm_check_peers(occl_comm_t *c);
 void occl_comm_warn_late(occl_comm_t *c, uint64_t now);
 
 /* tag.c */
 occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
+void occl_tag_lose(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args);
 void occl_tag_free(occl_tag_t *t);
 /* A consistent copy of member i's record of run n, or 0: it has none (any more). */
 int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
+/* The same once the run has been opened: it is there, and stays as it is, whatever its owner tries. */
+void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
+int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r);
+void occl_tag_abandon(occl_tag_t *t);
 int occl_tag_recheck(occl_tag_t *t, occl_run_t *r);
 void occl_tag_enqueue(occl_tag_t *t, occl_run_t *r);
 void occl_tag_activate(occl_tag_t *t);

@@ -129,7 +129,7 @@ static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer)
     uint64_t off, bytes = occl_mailbox_bytes(c->geo);
     if (OCCL_LIKELY(t->links[ix].rx != NULL))
         return 1;
-    off = occl_arena_alloc(c->ctx->arena, bytes, 64);
+    off = occl_ctx_alloc(c->ctx, bytes);
     if (!off)
         return 0;
     t->links[ix].rx = occl_arena_at(c->ctx->arena, off);
@@ -240,7 +240,7 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
         memcpy(&rec, &coll->wire, REC_WORDS * 8);
         rec.send = (uint64_t)(uintptr_t)coll->args.send;
         rec.recv = (uint64_t)(uintptr_t)coll->args.recv;
-        rec.status = 0;
+        rec.status = state == REC_ERROR ? r->failing : 0;
     } else {
         memset(&rec, 0, REC_WORDS * 8);
         rec.status = r->failing;
@@ -340,7 +340,7 @@ static occl_status_t open_message(occl_run_t *r)
     occl_record_t rec;
     uint64_t sent = a.count, room = a.count;
     if (t->n == 2) {
-        (void)occl_tag_read_record(t, 1 - t->me, r->n, &rec);
+        occl_tag_opened_record(t, 1 - t->me, r->n, &rec);
         if (a.sender)
             room = rec.count;
         else
@@ -390,7 +390,7 @@ void occl_run_open(occl_run_t *r)
             occl_record_t rec;
             memset(&rec, 0, sizeof(rec));
             if (i != t->me)
-                (void)occl_tag_read_record(t, i, r->n, &rec);
+                occl_tag_opened_record(t, i, r->n, &rec);
             r->x[i] = rec.send;
             r->x[t->n + i] = rec.recv;
         }
@@ -401,8 +401,10 @@ void occl_run_open(occl_run_t *r)
     if (r->gated && (plan->flags & OCCL_PLAN_SLOTS)) {
         for (uint32_t i = 0; i < t->n && pool; i++) {
             occl_record_t rec;
-            if (i != t->me && (!occl_tag_read_record(t, i, r->n, &rec) || !(rec.flags & REC_POOL)))
-                pool = 0;
+            if (i == t->me)
+                continue;
+            occl_tag_opened_record(t, i, r->n, &rec);
+            pool = (rec.flags & REC_POOL) != 0;
         }
         if (pool && grow((void **)&r->pools, &r->pcap, 2 * plan->nchannels * t->n, sizeof(*r->pools))) {
             uint32_t half = r->n & 1, all = plan->nchannels * t->n;
@@ -573,7 +575,7 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
         free(coll->text);
         coll->text = text ? occl_text("%s", text) : NULL;
     }
-    if (status == OCCL_OK || t->nseen + 1 >= t->n || t->dead || r->state == RUN_QUEUED) {
+    if (status == OCCL_OK || status == OCCL_ERR_CANCELLED || t->nseen + 1 >= t->n || t->dead || r->state == RUN_QUEUED) {
         occl_tag_leave(t, r);
     } else {
         r->state = RUN_DRAIN;
@@ -655,6 +657,8 @@ char *occl_run_mismatch_text(occl_run_t *r)
             if (!recs[i].word)
                 continue;
             field(v, sizeof(v), &recs[i], f);
+            if (f && !v[0])
+                continue; /* a start that failed has only its reason */
             if (first)
                 memcpy(mine, v, sizeof(mine)), first = 0;
             differ |= strcmp(v, mine) != 0;

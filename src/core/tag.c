@@ -60,6 +60,8 @@ occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *
         *tag_p = t;
         return OCCL_OK;
     }
+    if (OCCL_UNLIKELY(occl_comm_is_lost(c->blk, key)))
+        return occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d when it was first started: it cannot be used any more", tag);
     t = calloc(1, sizeof(*t));
     if (!t)
         return occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d", tag);
@@ -81,7 +83,7 @@ occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *
     t->wake = calloc(t->n, sizeof(*t->wake));
     t->via = calloc(t->n, sizeof(*t->via));
     bytes = sizeof(occl_tagblk_t) + (uint64_t)c->nchannels * t->n * 8;
-    t->block_off = occl_arena_alloc(c->ctx->arena, bytes, 64);
+    t->block_off = occl_ctx_alloc(c->ctx, bytes);
     if (!t->member || !t->pblk || !t->links || !t->seen || !t->pword || !t->psig || !t->wake || !t->via || !t->block_off) {
         (void)occl_fail(OCCL_ERR_RESOURCE, "no memory for tag %d: %s", tag, occl_arena_error(c->ctx->arena, err, sizeof(err)));
         goto fail;
@@ -116,6 +118,12 @@ occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *
 fail:
     occl_tag_free(t);
     return OCCL_ERR_RESOURCE;
+}
+
+/* A start on a tag that cannot be made. */
+void occl_tag_lose(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args)
+{
+    occl_comm_lose(c, key_of(tag, args, c->rank));
 }
 
 void occl_tag_wake(occl_tag_t *t)
@@ -208,7 +216,7 @@ int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *r
         return 0;
     from = (const uint64_t *)&b->rec[n & 1];
     to[0] = occl_load_acquire64(from);
-    if (to[0] >> 16 != n || (to[0] & 0xff) == REC_WITHDRAWN)
+    if (!occl_rec_started(to[0], n))
         return 0;
     for (int k = 1; k < REC_WORDS; k++)
         to[k] = occl_load_relaxed64(from + k);
@@ -216,18 +224,77 @@ int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *r
     return occl_load_relaxed64(from) == to[0];
 }
 
+void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)
+{
+    const uint64_t *from = (const uint64_t *)&block_of(t, i)->rec[n & 1];
+    uint64_t *to = (uint64_t *)rec;
+    to[0] = occl_load_acquire64(from); /* the word may say WITHDRAWING for a moment: the owner will find that it is refused */
+    for (int k = 1; k < REC_WORDS; k++)
+        to[k] = occl_load_relaxed64(from + k);
+}
+
 /*
- * All records were seen, one after the other; is every one of them still there? A member may withdraw as long as some other
- * member has not started. It stores its withdrawal, fences, and looks whether somebody is missing. We have seen that nobody is,
- * fence, and look at its word again: if it went through with the withdrawal we see it here. A member that has gone is counted
- * as not seen.
+ * The owner's half of withdrawing the head of the tag, whose gate is closed here: true when it is as if it had never been started.
+ *
+ *   owner   stores WITHDRAWING; fence; looks whether some member has not started: then WITHDRAWN, else READY again
+ *   opener  has seen all records; fence; looks at every word again (occl_tag_recheck)
+ *
+ * If the opener does not see our WITHDRAWING its look was before our fence, and so were the records that it saw: we find nobody
+ * missing. A member that is WITHDRAWING itself counts as one that has started, since it may find that it must stay: two
+ * that took each other for missing would both go after a third one had opened.
+ */
+int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r)
+{
+    occl_record_t *rec = &t->blk->rec[r->n & 1];
+    uint64_t word = rec->word;
+    int missing = 0;
+    occl_store_release64(&rec->word, (word & ~0xffull) | REC_WITHDRAWING);
+    occl_fence_sys();
+    for (uint32_t i = 0; i < t->n && !missing; i++) {
+        occl_tagblk_t *b;
+        uint64_t w;
+        if (i == t->me)
+            continue;
+        b = block_of(t, i);
+        w = b ? occl_load_acquire64(&b->rec[r->n & 1].word) : 0;
+        missing = w >> 16 != r->n || (w & 0xff) == REC_WITHDRAWN;
+    }
+    if (!missing) {
+        occl_store_release64(&rec->word, word);
+        occl_comm_publish(t->comm, t->key); /* who looked in between has taken it for not started */
+        occl_tag_wake(t);
+        return 0;
+    }
+    occl_store_release64(&rec->word, (word & ~0xffull) | REC_WITHDRAWN);
+    t->attempt++;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->seen[i] == r->n)
+            t->seen[i] = r->n - 1; /* to be counted again when n is started again */
+    t->nseen = 0;
+    return 1;
+}
+
+/* This process finalizes: members that wait for its part of the head's run shall not, however far it had come. */
+void occl_tag_abandon(occl_tag_t *t)
+{
+    occl_run_t *r = head_of(t);
+    uint64_t *word;
+    if (!r || !(r->state == RUN_GATE || r->state == RUN_ROOM || r->state == RUN_DEVICE))
+        return;
+    word = &t->blk->rec[r->n & 1].word;
+    occl_store_release64(word, (*word & ~0xffull) | REC_DEAD);
+}
+
+/*
+ * Records were seen, one after the other; is every one of them still there? See occl_tag_withdraw. A member that has gone is
+ * counted as not seen.
  */
 int occl_tag_recheck(occl_tag_t *t, occl_run_t *r)
 {
     int ok = 1;
     occl_fence_sys();
     for (uint32_t i = 0; i < t->n; i++) {
-        if (i == t->me || occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word) == t->pword[i])
+        if (i == t->me || t->seen[i] != r->n || occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word) == t->pword[i])
             continue;
         t->seen[i] = r->n - 1;
         t->nseen--;
@@ -256,7 +323,7 @@ void occl_tag_check(occl_tag_t *t)
                 continue;
             rec = &b->rec[r->n & 1];
             w = occl_load_acquire64(&rec->word);
-            if (w >> 16 != r->n || (w & 0xff) == REC_WITHDRAWN)
+            if (!occl_rec_started(w, r->n))
                 continue;
             t->psig[i] = occl_load_relaxed64(&rec->sig);
             t->pword[i] = w;
@@ -278,9 +345,14 @@ void occl_tag_check(occl_tag_t *t)
     }
     if (t->nseen + 1 < t->n)
         return;
-    if (r->state == RUN_GATE)
+    if (r->state == RUN_GATE) {
         occl_run_open(r);
-    else if (r->state == RUN_VERIFY)
+        return;
+    }
+    /* The next run may use what this one leaves behind, so nobody may go back behind this one's start. */
+    if (!occl_tag_recheck(t, r))
+        return;
+    if (r->state == RUN_VERIFY)
         occl_run_finish(r, OCCL_OK, NULL);
     else if (r->state == RUN_DRAIN)
         occl_tag_leave(t, r);

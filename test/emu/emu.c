@@ -279,6 +279,16 @@ void emu_detach(occl_comm_t *c)
     occl_comm_release(c);
 }
 
+void emu_finalize(emu_rank_t *r)
+{
+    occl_ctx_t *ctx = r->ctx;
+    (void)pthread_mutex_lock(&r->world->lock);
+    r->ctx = NULL;
+    r->comm = NULL;
+    (void)pthread_mutex_unlock(&r->world->lock);
+    occl_ctx_destroy(ctx);
+}
+
 /* --- the world ---------------------------------------------------------------------------------------------------- */
 
 static void put_env(const char *text, int set)
@@ -315,6 +325,10 @@ static void dump(emu_world_t *w)
     (void)alarm(10);
     for (int i = 0; i < w->conf->ranks; i++) {
         occl_ctx_t *ctx = w->rank[i].ctx;
+        if (!ctx) {
+            diag("--- rank %d has finalized", i);
+            continue;
+        }
         OCCL_LIST_EACH(c, next, &ctx->comms, occl_comm_t, in_ctx) {
             diag("--- rank %d:", i);
             occl_comm_dump(c, put_line, NULL);
@@ -697,6 +711,13 @@ int emu_op_start(emu_rank_t *r, emu_op_t *op)
     if (s == OCCL_OK)
         s = occl_coll_start(op->coll, NULL);
     return emu_check(r, s == OCCL_OK, "start: %s", occl_last_error());
+}
+
+occl_status_t emu_op_outcome(emu_rank_t *r, emu_op_t *op)
+{
+    occl_status_t outcome = OCCL_ERR_INTERN;
+    emu_check(r, op->coll && occl_coll_wait(op->coll, &outcome) == OCCL_OK, "wait: %s", occl_last_error());
+    return outcome;
 }
 
 int emu_op_wait(emu_rank_t *r, emu_op_t *op)

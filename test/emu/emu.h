@@ -57,6 +57,9 @@ void emu_detach(occl_comm_t *c);
 /* n threads of this rank run fn, each with an emu_rank_t of its own; returns when all are through. */
 void emu_threads(emu_rank_t *r, int n, void (*fn)(emu_rank_t *r));
 
+/* This rank is through with the library (its MPI_Finalize), whatever is pending; r->ctx and r->comm are NULL afterwards. */
+void emu_finalize(emu_rank_t *r);
+
 /* Ranks of the world wait for each other (not a collective of ours). */
 void emu_barrier(emu_rank_t *r);
 /* A number that ranks share: sets, and reads. */
@@ -101,6 +104,8 @@ void emu_op_fill(emu_op_t *op, uint64_t salt);
 int emu_op_start(emu_rank_t *r, emu_op_t *op);
 int emu_op_wait(emu_rank_t *r, emu_op_t *op);   /* wait, then check */
 int emu_op_check(emu_rank_t *r, emu_op_t *op);
+/* Wait, and give the outcome; the text is occl_coll_error's. */
+occl_status_t emu_op_outcome(emu_rank_t *r, emu_op_t *op);
 /* A random collective; all members get the same from the same generator. */
 void emu_op_random(emu_op_t *op, occl_comm_t *c, int tag, occl_rng_t *shared, uint64_t max_count);
 const char *emu_op_text(const emu_op_t *op, char *buf, size_t len);
