@@ -11,7 +11,7 @@
 #define OCCL_VERSION_STRING "0.1.0"
 #endif
 
-enum { DIR_FIRST = 64 };
+enum { DIR_FIRST = 64, CELLS_AT_ONCE = 32 };
 
 /* What the ranks tell each other at attach. Sent as bytes: a differing version is found before any other field is used. */
 typedef struct hello {
@@ -20,7 +20,7 @@ typedef struct hello {
     uint32_t status;
     char text[192];
     occl_arena_desc_t desc;
-    uint64_t blk_off, sleeper_off;
+    uint64_t blk_off, sleeper_off, cell_off, gen;
     uint64_t eager_max, direct_min, chunk, pool_slot;
     uint32_t nchannels, cma, emu, priority;
     char algo[OCCL_ENV_STRING];
@@ -44,6 +44,37 @@ static void dir_free(occl_comm_t *c)
     }
 }
 
+static void cell_give(occl_ctx_t *ctx, uint64_t off)
+{
+    if (ctx->ncells == ctx->cells_cap) {
+        uint32_t cap = ctx->cells_cap ? 2 * ctx->cells_cap : 2 * CELLS_AT_ONCE;
+        uint64_t *p = realloc(ctx->cells, cap * sizeof(*p));
+        if (!p)
+            return; /* lost until the process ends */
+        ctx->cells = p;
+        ctx->cells_cap = cap;
+    }
+    ctx->cells[ctx->ncells++] = off;
+}
+
+static int cell_take(occl_comm_t *c)
+{
+    occl_ctx_t *ctx = c->ctx;
+    if (!ctx->ncells) {
+        /* Many at once: they are never given back, and each by itself would stand between blocks that are. */
+        uint64_t off = occl_ctx_alloc(ctx, CELLS_AT_ONCE * sizeof(occl_cell_t));
+        for (uint64_t i = CELLS_AT_ONCE; off && i; i--)
+            cell_give(ctx, off + (i - 1) * sizeof(occl_cell_t));
+    }
+    if (!ctx->ncells)
+        return 0;
+    c->cell_off = ctx->cells[--ctx->ncells];
+    c->cell = occl_arena_at(ctx->arena, c->cell_off);
+    c->gen = (occl_load_relaxed64(&c->cell->word) >> 2) + 1;
+    occl_comm_set_state(c, PEER_NONE);
+    return 1;
+}
+
 static void comm_free(occl_comm_t *c)
 {
     occl_ctx_t *ctx = c->ctx;
@@ -62,6 +93,8 @@ static void comm_free(occl_comm_t *c)
         if (c->member[p].map)
             occl_peer_unmap(ctx->arena, c->member[p].map);
     dir_free(c);
+    if (c->cell_off)
+        cell_give(ctx, c->cell_off);
     if (c->blk_off)
         (void)occl_arena_free(ctx->arena, c->blk_off, sizeof(occl_commblk_t));
     occl_list_remove(&c->in_ctx);
@@ -80,7 +113,7 @@ static void comm_try_free(occl_comm_t *c)
     if (c->refs > 0)
         return;
     for (int p = 0; p < c->size; p++)
-        if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED &&
+        if (p != c->rank && !c->member[p].dead && occl_member_state(&c->member[p]) == PEER_ATTACHED &&
             !c->ctx->closing)
             return;
     comm_free(c);
@@ -97,9 +130,9 @@ void occl_comm_sweep(occl_ctx_t *ctx)
 /* Detached, and no run left that could still write to a member: say so. Members may now forget us, and who misses us knows. */
 static void leave(occl_comm_t *c)
 {
-    if (!c->detached || c->live || occl_load_relaxed32(&c->blk->state) != PEER_ATTACHED)
+    if (!c->detached || c->live || occl_comm_state(c) != PEER_ATTACHED)
         return;
-    occl_store_release32(&c->blk->state, PEER_DETACHED);
+    occl_comm_set_state(c, PEER_DETACHED);
     occl_fence_sys();
     for (int p = 0; p < c->size; p++)
         if (p != c->rank && occl_load_relaxed32(&c->member[p].sleeper->sleeping))
@@ -167,6 +200,8 @@ static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *min
             m->base = occl_arena_base(ctx->arena);
             m->blk = c->blk;
             m->sleeper = ctx->sleeper;
+            m->cell = c->cell;
+            m->gen = c->gen;
             continue;
         }
         if (!occl_same_node(&all[p].desc, &all[c->rank].desc)) {
@@ -181,6 +216,8 @@ static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *min
         m->base = occl_peer_base(m->map);
         m->blk = (occl_commblk_t *)(m->base + all[p].blk_off);
         m->sleeper = (occl_sleeper_t *)(m->base + all[p].sleeper_off);
+        m->cell = (occl_cell_t *)(m->base + all[p].cell_off);
+        m->gen = all[p].gen;
         if (!mine->cma || !all[p].cma || !all[0].cma) {
             mine->cma = 0;
         } else if (occl_cma_probe(ctx->arena, &m->desc, m->desc.probe, m->desc.nonce[0], &m->via, err, sizeof(err)) != OCCL_OK) {
@@ -230,19 +267,21 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
         c->blk_off = occl_ctx_alloc(ctx, sizeof(occl_commblk_t));
         c->dir_bytes = sizeof(occl_dirtable_t) + DIR_FIRST * sizeof(occl_direntry_t);
         c->dir_off = occl_ctx_alloc(ctx, c->dir_bytes);
-        if (!c->blk_off || !c->dir_off) {
+        if (!c->blk_off || !c->dir_off || !cell_take(c)) {
             mine->status = OCCL_ERR_RESOURCE;
             occl_arena_error(ctx->arena, mine->text, sizeof(mine->text));
         } else {
             c->blk = occl_arena_at(ctx->arena, c->blk_off);
             ((occl_dirtable_t *)occl_arena_at(ctx->arena, c->dir_off))->mask = DIR_FIRST - 1;
             occl_store_release64(&c->blk->dir, c->dir_off);
-            occl_store_release32(&c->blk->state, PEER_ATTACHED);
+            occl_comm_set_state(c, PEER_ATTACHED);
         }
     }
     occl_arena_describe(ctx->arena, &mine->desc);
     mine->blk_off = c->blk_off;
     mine->sleeper_off = ctx->sleeper_off;
+    mine->cell_off = c->cell_off;
+    mine->gen = c->gen;
     mine->eager_max = ctx->env.eager_max;
     mine->direct_min = ctx->env.direct_min;
     mine->chunk = ctx->env.chunk;
@@ -337,7 +376,7 @@ int occl_comm_all_detached(occl_comm_t *c)
     if (!c->detached || c->live)
         all = 0;
     for (int p = 0; p < c->size && all; p++)
-        if (p != c->rank && !c->member[p].dead && occl_load_acquire32(&c->member[p].blk->state) == PEER_ATTACHED)
+        if (p != c->rank && !c->member[p].dead && occl_member_state(&c->member[p]) == PEER_ATTACHED)
             all = 0;
     occl_ctx_unlock(c->ctx);
     return all;
@@ -514,7 +553,7 @@ void occl_comm_check_peers(occl_comm_t *c)
         uint32_t state;
         if (p == c->rank)
             continue;
-        state = occl_load_acquire32(&m->blk->state);
+        state = occl_member_state(m);
         if (m->dead)
             how = "has exited";
         else if (state == PEER_DETACHED)

@@ -185,7 +185,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     OCCL_LIST_EACH(c, cn, &ctx->comms, occl_comm_t, in_ctx) {
         OCCL_LIST_EACH(t1, tn1, &c->active_tags, occl_tag_t, in_active)
             occl_tag_abandon(t1);
-        occl_store_release32(&c->blk->state, PEER_GONE); /* whoever reads it sees what has been abandoned */
+        occl_comm_set_state(c, PEER_GONE); /* whoever reads it sees what has been abandoned */
         OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active)
             occl_tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
     }
@@ -217,6 +217,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     ctx->dev->ops->destroy(ctx->dev);
     occl_arena_destroy(ctx->arena);
     occl_lock_fini(&ctx->lock);
+    free(ctx->cells);
     free(ctx);
 }
 

@@ -100,10 +100,14 @@ typedef struct occl_dirtable {
  * releases head. A reader that fell behind by more than the ring looks at all its active tags instead. */
 #define OCCL_NEWS_LEN 256
 #define OCCL_LOST_LEN 63
-enum { PEER_ATTACHED = 1, PEER_DETACHED = 2, PEER_GONE = 3 };
+enum { PEER_NONE = 0, PEER_ATTACHED = 1, PEER_DETACHED = 2, PEER_GONE = 3 };
+/* A member's standing, which the others read even when it has gone and its block with it. So it lives in a cell of its own that is
+ * only ever used again as such, with the next generation: who finds another one than it was told at attach knows. */
+typedef struct occl_cell {
+    uint64_t word; /* generation << 2 | PEER_*; release */
+    uint64_t pad[7];
+} occl_cell_t;
 typedef struct occl_commblk {
-    uint32_t state; /* PEER_*; release */
-    uint32_t pad0[15];
     uint64_t dir;   /* offset of the directory's current table; release */
     uint64_t pad1[7];
     uint64_t head;  /* release */
@@ -141,6 +145,8 @@ struct occl_ctx {
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
     uint32_t idle_passes;
     uint64_t pool_used, pool_peak;
+    uint64_t *cells;             /* [ncells] offsets of occl_cell_t that are free */
+    uint32_t ncells, cells_cap;
     occl_list_t pool_free;       /* pool regions kept for the next run */
     uint64_t checked_peers_at;
     occl_helper_t *helper;
@@ -155,6 +161,8 @@ typedef struct occl_member {     /* a rank of a communicator, seen from here */
     occl_peer_t *map;
     unsigned char *base;         /* its arena */
     occl_commblk_t *blk;
+    occl_cell_t *cell;
+    uint64_t gen;                /* of the cell, as long as it is this communicator's */
     occl_sleeper_t *sleeper;
     uint64_t cursor;             /* how far its news are read */
     uint64_t via;
@@ -173,6 +181,8 @@ struct occl_comm {
     char name[64];
     uint64_t blk_off;
     occl_commblk_t *blk;
+    uint64_t cell_off, gen;
+    occl_cell_t *cell;
     uint64_t dir_off, dir_count, dir_bytes;
     occl_member_t *member;
     uint64_t *via;               /* [size], for EXPOSED runs */
@@ -306,6 +316,17 @@ void occl_ctx_unlock(occl_ctx_t *ctx);
 /* comm.c */
 void occl_comm_ref(occl_comm_t *c);
 void occl_comm_unref(occl_comm_t *c);
+/* PEER_* of a member, and one's own. */
+static inline uint32_t occl_member_state(const occl_member_t *m)
+{
+    uint64_t w = occl_load_acquire64(&m->cell->word);
+    return w >> 2 == m->gen ? (uint32_t)(w & 3) : PEER_DETACHED;
+}
+static inline uint32_t occl_comm_state(const occl_comm_t *c) { return (uint32_t)(occl_load_relaxed64(&c->cell->word) & 3); }
+static inline void occl_comm_set_state(occl_comm_t *c, uint32_t state)
+{
+    occl_store_release64(&c->cell->word, c->gen << 2 | state);
+}
 void occl_comm_sweep(occl_ctx_t *ctx);
 void occl_comm_run_gone(occl_comm_t *c);
 occl_status_t occl_dir_insert(occl_comm_t *c, uint64_t key, uint64_t off);
