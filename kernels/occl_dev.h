@@ -19,7 +19,7 @@
 #if defined(__CUDACC__)
 #define OCCL_CUDA 1
 #define OCCL_FN static __device__ __forceinline__
-#define OCCL_FN_BIG static __device__ __noinline__
+#define OCCL_FN_BIG static __device__ __forceinline__ /* too: around a call ptxas saves registers, up to a hundred */
 #define OCCL_ASSERT_STATIC(cond, name) static_assert(cond, #name)
 #else
 #define OCCL_CUDA 0

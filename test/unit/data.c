@@ -19,6 +19,12 @@
 #define MAX_LANES 1
 #endif
 
+#if defined(OCCL_TEST_GPU)
+#define OCCL_ON_GPU 1
+#else
+#define OCCL_ON_GPU 0
+#endif
+
 static const char *const type_name[] = {
 #define X(id, number, bytes, name) name,
     OCCL_TYPE_TABLE(X)
@@ -86,6 +92,23 @@ static occl_lanes_t lane_of(uint32_t rank, uint32_t count, void *block)
 }
 #endif
 
+#if defined(OCCL_TEST_GPU)
+/* The same cases through the CUDA body: test/gpu/data.cu */
+void *gpu_alloc(size_t bytes);
+void gpu_copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes);
+void gpu_reduce(uint32_t lanes, uint32_t type, uint32_t op, void *dst, const void *const *src, uint32_t nsrc, uint64_t n);
+int gpu_words(uint32_t lanes, uint32_t rounds);
+void gpu_bench(void);
+static void *test_alloc(size_t bytes) { return gpu_alloc(bytes); }
+static void copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes) { gpu_copy(lanes, dst, src, bytes); }
+static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, void *dst, const void *const *src,
+                   uint32_t nsrc, uint64_t n)
+{
+    (void)variant;
+    gpu_reduce(lanes, type, op, dst, src, nsrc, n);
+}
+#else
+static void *test_alloc(size_t bytes) { return malloc(bytes); }
 /* No barrier is inside a copy or reduction, so the lanes may as well run one after the other. */
 static void copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes)
 {
@@ -98,6 +121,7 @@ static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op,
     for (uint32_t i = lanes; i-- > 0;)
         occl_dev_reduce_variant(lane_of(i, lanes, NULL), variant, type, op, dst, src, nsrc, n);
 }
+#endif
 
 /*------------------------------------------------------------------------------
  * reference
@@ -422,7 +446,8 @@ static void every_type_and_op(uint32_t lanes, uint32_t variant)
             unsigned long cases = 0, n = 0, nsrc = 0, shift = 0;
             int in_place = 0;
 
-            if (!occl_dev_op_valid(op, t))
+            if (!occl_dev_op_valid(op, t) || (OCCL_ON_GPU && strstr(type_name[t], "long double")) ||
+                (OCCL_ON_GPU && t == OCCL_T_FLD_I32))
                 continue;
 #define TRY(sources, count, place, by)                                                                                 \
     do {                                                                                                               \
@@ -590,25 +615,30 @@ static void half_conversions(void)
  *----------------------------------------------------------------------------*/
 static void copies(uint32_t lanes)
 {
-    unsigned char src[512], dst[512];
+    static unsigned char *src, *dst;
     int good = 1, outside = 1;
+
+    if (!src) {
+        src = test_alloc(512);
+        dst = test_alloc(512);
+    }
 
     for (unsigned n = 0; n < 300; n = n < 70 ? n + 1 : n + 23) {
         for (unsigned shift = 0; shift < 256; shift++) {
             unsigned so = 64 + shift % 16, d = 64 + shift / 16;
-            for (unsigned i = 0; i < sizeof(src); i++)
+            for (unsigned i = 0; i < 512; i++)
                 src[i] = (unsigned char)rng();
-            memset(dst, CANARY, sizeof(dst));
+            memset(dst, CANARY, 512);
             copy(lanes, dst + d, src + so, n);
             good &= memcmp(dst + d, src + so, n) == 0;
-            for (unsigned i = 0; i < sizeof(dst); i++)
+            for (unsigned i = 0; i < 512; i++)
                 if ((i < d || i >= d + n) && dst[i] != CANARY)
                     outside = 0;
         }
     }
     ok(good, "copy copies at every alignment and length (%u lane%s)", lanes, lanes > 1 ? "s" : "");
     ok(outside, "and nothing around");
-    copy(lanes, src, src, sizeof(src));
+    copy(lanes, src, src, 512);
     copy(lanes, NULL, NULL, 0);
     ok(1, "a copy onto itself, or of nothing, is nothing");
 }
@@ -745,10 +775,31 @@ static void words_by_hand(void)
     ok(memcmp(got, text, 13) == 0 && memcmp(slot, image, sizeof(slot)) == 0, "get gives the payload and leaves the slot");
 }
 
+#if defined(OCCL_TEST_GPU)
+int main(int argc, char **argv)
+{
+    static const uint32_t lanes[] = {1, 33, 512};
+
+    (void)argv;
+    if (argc > 1) {
+        gpu_bench();
+        return 0;
+    }
+    for (int s = 0; s <= MAX_SRC; s++)
+        room[s] = test_alloc(MOST * 32 + 3 * MARGIN);
+    want = malloc(MOST * 32);
+    for (unsigned i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+        copies(lanes[i]);
+        every_type_and_op(lanes[i], 0);
+        ok(gpu_words(lanes[i], 2000) == 0, "words carry every length from block to block (%u lanes)", lanes[i]);
+    }
+    return tap_done();
+}
+#else
 int main(void)
 {
     for (int s = 0; s <= MAX_SRC; s++)
-        room[s] = malloc(MOST * 32 + 3 * MARGIN);
+        room[s] = test_alloc(MOST * 32 + 3 * MARGIN);
     want = malloc(MOST * 32);
     if (!want)
         bail("no memory");
@@ -776,3 +827,4 @@ int main(void)
     free(want);
     return tap_done();
 }
+#endif
