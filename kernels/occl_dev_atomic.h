@@ -38,10 +38,31 @@
         __nv_atomic_store_n(p, v, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_SYSTEM);                                  \
     }
 OCCL_FN void occl_fence_sys(void) { __nv_atomic_thread_fence(__NV_ATOMIC_SEQ_CST, __NV_THREAD_SCOPE_SYSTEM); }
+/* Orders what is before it with relaxed stores after it: a release for several words at once. */
+OCCL_FN void occl_fence_release(void) { __nv_atomic_thread_fence(__NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_SYSTEM); }
 /* Returns the value before. Acquire and release, among the channels of one device. */
 OCCL_FN uint32_t occl_add_dev(uint32_t *p, uint32_t v)
 {
     return __nv_atomic_fetch_add(p, v, __NV_ATOMIC_ACQ_REL, __NV_THREAD_SCOPE_DEVICE);
+}
+OCCL_FN uint64_t occl_load_acquire_dev64(const uint64_t *p)
+{
+    return __nv_atomic_load_n((uint64_t *)p, __NV_ATOMIC_ACQUIRE, __NV_THREAD_SCOPE_DEVICE);
+}
+OCCL_FN void occl_store_release_dev64(uint64_t *p, uint64_t v)
+{
+    __nv_atomic_store_n(p, v, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_DEVICE);
+}
+/* Two neighbouring words in one access of 16 bytes, 16-byte aligned; each of the two is whole. */
+OCCL_FN void occl_load_two(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    asm volatile("{ .reg .b128 w; ld.relaxed.sys.b128 w, [%2]; mov.b128 {%0, %1}, w; }"
+                 : "=l"(*a), "=l"(*b) : "l"(p) : "memory");
+}
+OCCL_FN void occl_store_two(uint64_t *p, uint64_t a, uint64_t b)
+{
+    asm volatile("{ .reg .b128 w; mov.b128 w, {%1, %2}; st.relaxed.sys.b128 [%0], w; }"
+                 : : "l"(p), "l"(a), "l"(b) : "memory");
 }
 #else
 #define OCCL_ATOMIC_COLUMN(bits)                                                                                   \
@@ -62,7 +83,20 @@ OCCL_FN uint32_t occl_add_dev(uint32_t *p, uint32_t v)
         __atomic_store_n(p, v, __ATOMIC_RELEASE);                                                                  \
     }
 OCCL_FN void occl_fence_sys(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+OCCL_FN void occl_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
 OCCL_FN uint32_t occl_add_dev(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
+OCCL_FN uint64_t occl_load_acquire_dev64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+OCCL_FN void occl_store_release_dev64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+OCCL_FN void occl_load_two(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    *b = __atomic_load_n(p + 1, __ATOMIC_ACQUIRE); /* first: b is the flag where one of the two is */
+    *a = __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+OCCL_FN void occl_store_two(uint64_t *p, uint64_t a, uint64_t b)
+{
+    __atomic_store_n(p, a, __ATOMIC_RELAXED);
+    __atomic_store_n(p + 1, b, __ATOMIC_RELEASE);
+}
 #endif
 
 OCCL_ATOMIC_COLUMN(32)

@@ -18,6 +18,14 @@
 #include "occl_dev_link.h"
 #include "occl_dev_plan.h"
 
+/*
+ * 1 where the processor cannot address what the channels work on: submissions, completions and the quit word then go through
+ * a front in mapped memory (occl_dev_front.h), and sq, cq and quit below are not used.
+ */
+#ifndef OCCL_FRONT
+#define OCCL_FRONT OCCL_CUDA
+#endif
+
 #define OCCL_CHANNELS_MAX 32
 #define OCCL_TABLE_MAX 64       /* runs that a channel holds at once; the rest wait in front */
 #define OCCL_QUEUE_LEN 1024     /* submissions in flight, a power of two; the host never has more outstanding */
@@ -51,6 +59,7 @@ typedef struct occl_dev_run {
     uint32_t parked, failed;      /* channels that parked it; the worst of OCCL_MISMATCH.. */
     uint64_t user;                /* the host's own */
     occl_chan_state_t st[OCCL_CHANNELS_MAX];
+    uint64_t near[16];            /* OCCL_FRONT: xsend and xrecv of few ranks, as they came with the submission */
 } occl_dev_run_t;
 
 /* Submissions. Payload (the entry) first, then tail (release). The leader acquires tail. */
@@ -93,6 +102,7 @@ typedef struct occl_chan {
     unsigned char *tile;                 /* host device: bounce buffer for memory of other processes */
     uint64_t tile_bytes;
     uint64_t tail_seen;                  /* leader: of the host's queue */
+    uint64_t reported;                   /* completions that it has put into the front */
 } occl_chan_t;
 
 /* One device: the host's submission queue, the launch words, the channels. */
@@ -106,6 +116,8 @@ typedef struct occl_daemon {
     uint32_t nchannels;
     uint32_t max_ranks;                  /* that the channels' pointer lists have room for; the host's */
     occl_chan_t *chan;                   /* [nchannels] */
+    struct occl_front *front;            /* OCCL_FRONT: mapped host memory */
+    uint64_t taken;                      /* OCCL_FRONT, leader: submissions taken from the front */
 } occl_daemon_t;
 
 #endif

@@ -13,9 +13,15 @@
 #ifndef OCCL_KERNELS_SCHED_H
 #define OCCL_KERNELS_SCHED_H
 
+#include "occl_dev_front.h"
 #include "occl_dev_step.h"
 
+#if OCCL_CUDA
+/* Nobody else reads it in place. */
+OCCL_FN void occl_count(uint64_t *p, uint64_t by) { *p += by; }
+#else
 OCCL_FN void occl_count(uint64_t *p, uint64_t by) { occl_store_relaxed64(p, occl_load_relaxed64(p) + by); }
+#endif
 
 #if !OCCL_CUDA
 void occl_host_wake(uint32_t *sleeper);
@@ -32,19 +38,24 @@ OCCL_FN void occl_wake_peers(const occl_dev_run_t *r)
 #endif
 
 /* Lane 0 only. The channel is through with the run, or has parked it: the last channel tells the host. */
-OCCL_FN void occl_dev_report(occl_chan_t *ch, occl_dev_run_t *r)
+OCCL_FN void occl_dev_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r)
 {
     uint64_t tail, what;
-    if (occl_add_dev(&r->left, (uint32_t)-1) != 1)
+    if (r->plan->nchannels > 1 && occl_add_dev(&r->left, (uint32_t)-1) != 1)
         return;
     what = occl_load_relaxed32(&r->failed);
     if (!what && occl_load_relaxed32(&r->parked))
         what = OCCL_CQ_PARKED;
+    (void)d, (void)tail;
+#if OCCL_FRONT
+    occl_front_report(d, ch, r, what);
+#else
     tail = ch->cq.tail;
     /* The ring has room: the host never has more than OCCL_QUEUE_LEN runs outstanding. */
     occl_store_relaxed64(&ch->cq.entry[tail & (OCCL_QUEUE_LEN - 1)], (uint64_t)(uintptr_t)r | what);
     /* The counter's acquire has made the other channels' outputs mine; this release hands all of them to the host. */
     occl_store_release64(&ch->cq.tail, tail + 1);
+#endif
 }
 
 /* Lane 0 only. Takes entry `i` out of the table. */
@@ -54,7 +65,60 @@ OCCL_FN void occl_dev_remove(occl_chan_t *ch, uint32_t i)
         ch->table[i] = ch->table[i + 1];
 }
 
-/* Lane 0 only. Moves submissions into the table; a higher priority goes in front of a lower one. Returns how many wait outside. */
+/* Lane 0 only. Puts a run into the table: a higher priority goes in front of a lower one. */
+OCCL_FN void occl_dev_insert(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r)
+{
+    uint32_t i = ch->ntable++;
+    for (; i && ch->table[i - 1]->priority < r->priority; i--)
+        ch->table[i] = ch->table[i - 1];
+    ch->table[i] = r;
+    r->st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
+    r->st[ch->index].stuck_since = 0;
+}
+
+#if OCCL_FRONT
+/*
+ * All lanes; the result is lane 0's. The leader takes what has come, hands it to the other channels, a lane a channel, and keeps
+ * its own part if its table has room (else it goes through its inbox, too).
+ */
+OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch)
+{
+    uint64_t head, tail = 0;
+    uint32_t c, n, budget = 16;
+    if (ch->index == 0) {
+        occl_dev_run_t *r;
+        uint64_t w;
+        while (budget-- && (w = occl_front_take(l, d, &r)) != 0) {
+            occl_sync(l); /* the run is written; the releases below cover all lanes */
+            if (!(w & OCCL_SUB_LEFT))
+                continue;
+            n = (uint32_t)(w >> OCCL_SUB_CHANNELS_AT) & 63;
+            for (c = occl_lane(l); c < n; c += occl_nlanes(l)) {
+                occl_queue_t *in = &d->chan[c].inbox;
+                if (!(w & OCCL_SUB_FRESH) && r->st[c].over)
+                    continue;
+                if (c == 0 && ch->ntable < OCCL_TABLE_MAX) {
+                    occl_dev_insert(d, ch, r);
+                    continue;
+                }
+                tail = in->tail;
+                occl_store_relaxed64(&in->entry[tail & (OCCL_QUEUE_LEN - 1)], (uint64_t)(uintptr_t)r);
+                occl_store_release_dev64(&in->tail, tail + 1);
+            }
+        }
+    }
+    if (occl_lane(l) != 0)
+        return 0;
+    head = ch->inbox.head;
+    tail = occl_load_acquire_dev64(&ch->inbox.tail);
+    for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++)
+        occl_dev_insert(d, ch,
+                        (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&ch->inbox.entry[head & (OCCL_QUEUE_LEN - 1)]));
+    ch->inbox.head = head; /* nobody else reads it: the host never has more outstanding than the ring holds */
+    return (uint32_t)(tail - head);
+}
+#else
+/* Lane 0 only. Moves submissions into the table. Returns how many wait outside. */
 OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
 {
     occl_queue_t *q = ch->nchannels > 1 ? &ch->inbox : &d->sq;
@@ -83,18 +147,14 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
     tail = occl_load_acquire64(&q->tail);
     for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++) {
         occl_dev_run_t *r = (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&q->entry[head & (OCCL_QUEUE_LEN - 1)]);
-        uint32_t i = ch->ntable++;
-        for (; i && ch->table[i - 1]->priority < r->priority; i--)
-            ch->table[i] = ch->table[i - 1];
-        ch->table[i] = r;
-        r->st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
-        r->st[ch->index].stuck_since = 0;
+        occl_dev_insert(d, ch, r);
     }
     occl_store_release64(&q->head, head);
     if (q == &d->sq)
         ch->tail_seen = tail;
     return (uint32_t)(tail - head);
 }
+#endif
 
 enum { OCCL_TURN_OVER = 1, OCCL_TURN_MOVED = 2 };
 
@@ -158,8 +218,12 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
 OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint32_t patient)
 {
     uint32_t waiting = 0, i = 0, any = 0;
+#if OCCL_FRONT
+    waiting = occl_dev_accept_front(l, d, ch);
+#else
     if (occl_lane(l) == 0)
         waiting = occl_dev_accept(d, ch);
+#endif
     waiting = occl_uniform(l, waiting);
     while (i < ch->ntable) {
         occl_dev_run_t *r = ch->table[i];
@@ -201,7 +265,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
             }
             if (gone) {
                 occl_dev_remove(ch, i);
-                occl_dev_report(ch, r);
+                occl_dev_report(d, ch, r);
             }
         }
         gone = occl_uniform(l, gone);
@@ -243,9 +307,13 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
     if (occl_lane(l) == 0) {
         occl_count(&ch->stats.quits, ch->index == 0);
         if (ch->index == 0) {
+#if OCCL_FRONT
+            occl_store_release64(&d->front->quit, launch << 32 | (d->taken & 0xffffffffull));
+#else
             /* The last store of this launch. A submission that came after the tail was read shows as a difference to it, and
                whoever waits launches again. */
             occl_store_release64(&d->quit, launch << 32 | (ch->tail_seen & 0xffffffffull));
+#endif
         }
     }
 }

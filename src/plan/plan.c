@@ -246,6 +246,31 @@ occl_status_t occl_plan_end(occl_plan_builder_t *b, occl_plan_t **plan_p)
 
 void occl_plan_free(occl_plan_t *plan) { free(plan); }
 
+size_t occl_plan_size(const occl_plan_t *plan)
+{
+    size_t bytes = sizeof *plan + plan->nchannels * sizeof(occl_program_t) + plan->npeers * sizeof(uint32_t);
+    for (uint32_t c = 0; c < plan->nchannels; c++)
+        bytes += plan->prog[c].nsteps * sizeof(occl_step_t) + plan->prog[c].nsections * sizeof(occl_section_t);
+    return bytes;
+}
+
+/* The packed plan is one block (pack), so every pointer moves by the same distance. */
+void occl_plan_image(const occl_plan_t *plan, uint64_t at, void *image)
+{
+    uint64_t by = at - (uint64_t)(uintptr_t)plan;
+    occl_plan_t *p = memcpy(image, plan, occl_plan_size(plan));
+    occl_program_t *prog = (occl_program_t *)(p + 1);
+#define MOVED(type, q) ((type)(uintptr_t)((uint64_t)(uintptr_t)(q) + by))
+    p->prog = MOVED(const occl_program_t *, plan->prog);
+    p->peers = MOVED(const uint32_t *, plan->peers);
+    p->algo = NULL;
+    for (uint32_t c = 0; c < plan->nchannels; c++) {
+        prog[c].steps = MOVED(const occl_step_t *, plan->prog[c].steps);
+        prog[c].sections = MOVED(const occl_section_t *, plan->prog[c].sections);
+    }
+#undef MOVED
+}
+
 int occl_plan_fits(const occl_plan_t *plan, uint64_t chunk)
 {
     if (chunk == 0)

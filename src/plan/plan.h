@@ -94,6 +94,11 @@ const occl_planner_t *occl_planner_find(occl_collkind_t kind, const char *name);
  */
 void occl_plan_free(occl_plan_t *plan);
 
+/* For devices with memory of their own: how large a plan is with all that it points to, and a copy of it in `image` whose
+ * pointers are right once it lies at address `at`. */
+size_t occl_plan_size(const occl_plan_t *plan);
+void occl_plan_image(const occl_plan_t *plan, uint64_t at, void *image);
+
 /* MPI's count in bytes: what rules call bytes. */
 uint64_t occl_plan_bytes(const occl_plan_args_t *args);
 /* Do the flag numbers of the plan's last iteration fit their words when a chunk has so many elements? */

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon on a CUDA device (cuda.h). Static runtime, no -lcuda: the library loads where there is no driver.
+ */
+#include "device/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+/* kernels/daemon.cu; its address here is that of the stub which the runtime knows. */
+extern void occl_k_daemon(occl_daemon_t *d, uint64_t launch);
+
+static occl_status_t failed(occl_cuda_t *cu, cudaError_t e, const char *what)
+{
+    (void)snprintf(cu->error, sizeof(cu->error), "%s: %s", what, cudaGetErrorString(e));
+    return e == cudaErrorMemoryAllocation ? OCCL_ERR_RESOURCE : OCCL_ERR_DEVICE;
+}
+
+/* The caller's current device is left as it was. */
+static int enter(const occl_cuda_t *cu)
+{
+    int was = -1;
+    if (cudaGetDevice(&was) != cudaSuccess || was == cu->device)
+        return -1;
+    (void)cudaSetDevice(cu->device);
+    return was;
+}
+static void leave(int was)
+{
+    if (was >= 0)
+        (void)cudaSetDevice(was);
+}
+
+static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
+{
+    cudaError_t e = cudaMalloc(p, bytes);
+    if (e == cudaSuccess)
+        e = cudaMemsetAsync(*p, 0, bytes, s);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(s);
+    return e;
+}
+
+occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
+                             const occl_sched_conf_t *conf, occl_cuda_t *cu)
+{
+    struct cudaFuncAttributes attr;
+    occl_daemon_t d;
+    occl_chan_t ch;
+    occl_status_t s = OCCL_OK;
+    cudaError_t e;
+    int count = 0, least, most, was;
+    size_t list = (size_t)(max_ranks < 2 ? 2 : max_ranks) + 2;
+
+    memset(cu, 0, sizeof(*cu));
+    if (nchannels < 1 || nchannels > OCCL_CHANNELS_MAX || lanes % 32 || lanes < 32 || lanes > 512)
+        return OCCL_ERR_ARG;
+    e = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess || device >= count) {
+        (void)failed(cu, e, "no GPU");
+        return OCCL_ERR_UNSUPPORTED;
+    }
+    cu->device = device;
+    cu->nchannels = nchannels;
+    cu->lanes = lanes;
+    cu->cluster = cluster ? cluster : 1;
+    was = enter(cu);
+#define DO(call, what)                    \
+    if ((e = (call)) != cudaSuccess) {    \
+        s = failed(cu, e, what);          \
+        goto out;                         \
+    }
+    /* Loaded now, so that no later launch of ours is a first one, which would wait for what runs. */
+    DO(cudaFuncGetAttributes(&attr, (const void *)occl_k_daemon), "loading the kernel")
+    DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
+    DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
+    DO(cudaHostAlloc((void **)&cu->front, sizeof(*cu->front), cudaHostAllocMapped | cudaHostAllocPortable), "front")
+    memset(cu->front, 0, sizeof(*cu->front));
+    DO(alloc_zeroed((void **)&cu->daemon, sizeof(d), cu->stream), "daemon")
+    DO(alloc_zeroed((void **)&cu->chan, nchannels * sizeof(ch), cu->stream), "channels")
+    DO(alloc_zeroed((void **)&cu->srcs, nchannels * list * sizeof(void *), cu->stream), "pointer lists")
+    for (uint32_t c = 0; c < nchannels; c++) {
+        memset(&ch, 0, sizeof(ch));
+        ch.index = c;
+        ch.nchannels = nchannels;
+        ch.srcs = cu->srcs + c * list;
+        DO(cudaMemcpy(&cu->chan[c], &ch, sizeof(ch), cudaMemcpyHostToDevice), "channels")
+    }
+    memset(&d, 0, sizeof(d));
+    d.conf = *conf;
+    d.nchannels = nchannels;
+    d.chan = cu->chan;
+    d.front = cu->front;
+    DO(cudaMemcpy(cu->daemon, &d, sizeof(d), cudaMemcpyHostToDevice), "daemon")
+#undef DO
+out:
+    leave(was);
+    if (s != OCCL_OK)
+        occl_cuda_close(cu);
+    return s;
+}
+
+void occl_cuda_close(occl_cuda_t *cu)
+{
+    int was = enter(cu);
+    if (cu->stream) {
+        (void)cudaStreamSynchronize((cudaStream_t)cu->stream);
+        (void)cudaStreamDestroy((cudaStream_t)cu->stream);
+    }
+    (void)cudaFree(cu->srcs);
+    (void)cudaFree(cu->chan);
+    (void)cudaFree(cu->daemon);
+    if (cu->front)
+        (void)cudaFreeHost(cu->front);
+    cu->stream = NULL;
+    cu->srcs = NULL;
+    cu->chan = NULL;
+    cu->daemon = NULL;
+    cu->front = NULL;
+    leave(was);
+}
+
+void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes)
+{
+    int was = enter(cu);
+    void *p = NULL;
+    cudaError_t e = alloc_zeroed(&p, bytes, (cudaStream_t)cu->stream);
+    /* The daemon's stream may be busy for its residence: whoever allocates does so before it starts. */
+    if (e != cudaSuccess) {
+        (void)failed(cu, e, "device memory");
+        (void)cudaFree(p);
+        p = NULL;
+    }
+    leave(was);
+    return p;
+}
+
+void occl_cuda_free(occl_cuda_t *cu, void *p)
+{
+    int was = enter(cu);
+    (void)cudaFree(p);
+    leave(was);
+}
+
+static occl_status_t copy(occl_cuda_t *cu, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    int was = enter(cu);
+    cudaError_t e = cudaMemcpy(to, from, bytes, kind);
+    leave(was);
+    return e == cudaSuccess ? OCCL_OK : failed(cu, e, "copy");
+}
+occl_status_t occl_cuda_upload(occl_cuda_t *cu, void *dev, const void *host, size_t bytes)
+{
+    return copy(cu, dev, host, bytes, cudaMemcpyHostToDevice);
+}
+occl_status_t occl_cuda_download(occl_cuda_t *cu, void *host, const void *dev, size_t bytes)
+{
+    return copy(cu, host, dev, bytes, cudaMemcpyDeviceToHost);
+}
+
+void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint32_t channels, uint32_t left, int fresh,
+                   uint32_t nranks, const uint64_t *x, uint64_t far_x)
+{
+    uint64_t w[OCCL_SUB_WORDS];
+    uint32_t words = OCCL_SUB_X;
+    memcpy(w, run, OCCL_SUB_X * sizeof(*w));
+    w[OCCL_SUB_PLAN] = w[0];
+    w[0] = at | left | (uint64_t)channels << OCCL_SUB_CHANNELS_AT | (fresh ? OCCL_SUB_FRESH : 0);
+    w[10] = 0;
+    if (x && nranks <= OCCL_SUB_RANKS) {
+        memcpy(w + OCCL_SUB_X, x, 2 * nranks * sizeof(*x));
+        words += 2 * nranks;
+        w[5] = at + offsetof(occl_dev_run_t, near);
+        w[6] = w[5] + nranks * sizeof(*x);
+    } else if (x) {
+        w[0] |= OCCL_SUB_FAR;
+        w[5] = far_x;
+        w[6] = far_x + nranks * sizeof(*x);
+        w[OCCL_SUB_X] = (uint64_t)(uintptr_t)x;
+        w[OCCL_SUB_X + 1] = 2 * nranks;
+        words += 2;
+    }
+    occl_front_put(cu->front, ++cu->submitted, w, words);
+}
+
+void occl_cuda_drop(occl_cuda_t *cu, uint64_t at) { occl_front_put(cu->front, ++cu->submitted, &at, 1); }
+
+uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p)
+{
+    for (uint32_t c = 0; c < cu->nchannels; c++) {
+        uint64_t w;
+        if (occl_front_get(cu->front, c, cu->got[c] + 1, &w)) {
+            cu->got[c]++;
+            *what_p = (uint32_t)(w & OCCL_CQ_MASK);
+            return w & ~OCCL_CQ_MASK;
+        }
+    }
+    return 0;
+}
+
+int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
+{
+    uint64_t quit = occl_load_acquire64(&cu->front->quit);
+    if (seen_p)
+        *seen_p = (uint32_t)quit == (uint32_t)cu->submitted;
+    return (uint32_t)(quit >> 32) == (uint32_t)cu->launches;
+}
+
+occl_status_t occl_cuda_launch(occl_cuda_t *cu)
+{
+    int was = enter(cu);
+    uint64_t number = cu->launches + 1;
+    void *args[] = {&cu->daemon, &number};
+    cudaLaunchConfig_t c;
+    cudaLaunchAttribute a[1];
+    cudaError_t e;
+    memset(&c, 0, sizeof(c));
+    memset(a, 0, sizeof(a));
+    c.gridDim.x = cu->nchannels;
+    c.blockDim.x = cu->lanes;
+    c.gridDim.y = c.gridDim.z = c.blockDim.y = c.blockDim.z = 1;
+    c.stream = (cudaStream_t)cu->stream;
+    a[0].id = cudaLaunchAttributeClusterDimension;
+    a[0].val.clusterDim.x = cu->cluster;
+    a[0].val.clusterDim.y = a[0].val.clusterDim.z = 1;
+    c.attrs = a;
+    c.numAttrs = cu->cluster > 1;
+    e = cudaLaunchKernelExC(&c, (const void *)occl_k_daemon, args);
+    leave(was);
+    if (e != cudaSuccess)
+        return failed(cu, e, "launch");
+    cu->launches = number;
+    return OCCL_OK;
+}

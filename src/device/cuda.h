@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon on a CUDA device: its memory, its launches, what goes in and comes out through the front. No CUDA header is needed to
+ * include this. It knows nothing of communicators: runs, plans and links in device memory are the caller's.
+ *
+ * Calls are made under the caller's lock. occl_cuda_put and occl_cuda_pop make no CUDA call; occl_cuda_launch may block while
+ * another thread is stuck in cudaFree and the like (doc/cuda.md), so no thread that others wait for may be the one to launch
+ * while such a call can be under way.
+ */
+#ifndef OCCL_SRC_DEVICE_CUDA_H
+#define OCCL_SRC_DEVICE_CUDA_H
+
+#include <stddef.h>
+
+#include "kernels/occl_dev_chan.h"
+#include "kernels/occl_dev_front.h"
+#include "util/status.h"
+
+typedef struct occl_cuda {
+    int device;
+    uint32_t nchannels, lanes, cluster;
+    occl_daemon_t *daemon;      /* device memory */
+    occl_chan_t *chan;          /* device memory [nchannels] */
+    const void **srcs;          /* device memory */
+    occl_front_t *front;        /* mapped host memory, the same address on both sides */
+    void *stream;               /* cudaStream_t */
+    uint64_t submitted, launches;
+    uint64_t got[OCCL_CHANNELS_MAX];
+    char error[200];
+} occl_cuda_t;
+
+/* cluster: blocks a cluster, 1 for none. OCCL_ERR_UNSUPPORTED: no such GPU. On failure *error says why and nothing is left. */
+occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
+                             const occl_sched_conf_t *conf, occl_cuda_t *cu);
+/* The daemon is out, or leaves within its residence. */
+void occl_cuda_close(occl_cuda_t *cu);
+
+/* Device memory of the daemon's GPU, zeroed; copies are done when these return. */
+void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes);
+void occl_cuda_free(occl_cuda_t *cu, void *p);
+occl_status_t occl_cuda_upload(occl_cuda_t *cu, void *dev, const void *host, size_t bytes);
+occl_status_t occl_cuda_download(occl_cuda_t *cu, void *host, const void *dev, size_t bytes);
+
+/*
+ * Submits a run: `run` is the host's view of it (the words plan .. chunk hold device addresses; xsend and xrecv are ignored),
+ * `at` its place in device memory, `left` the channels that have not finished it. x: xsend then xrecv of 2 * nranks words, or
+ * NULL; `far_x`: device memory for as many words when nranks > OCCL_SUB_RANKS, and then x must be mapped memory.
+ */
+void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint32_t channels, uint32_t left, int fresh,
+                   uint32_t nranks, const uint64_t *x, uint64_t far_x);
+/* Withdraws it at its next blocked step. Comes after the submission, and before the next one of the same place. */
+void occl_cuda_drop(occl_cuda_t *cu, uint64_t at);
+/* The next completion: address of the run in device memory, or 0. */
+uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p);
+
+/* The last launch has left the device; *seen_p (may be NULL): all that was submitted had been taken then. */
+int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p);
+occl_status_t occl_cuda_launch(occl_cuda_t *cu);
+
+#endif
