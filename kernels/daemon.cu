@@ -1,12 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine for CUDA: the only .cu file, so no device link step. Block b of the grid is channel b. Only launched, never linked
- * against, by src/device/cuda.c.
+ * The engine for CUDA: the only .cu file, so no device link step. Block b of the grid is channel b. Launched by
+ * src/device/cuda.c.
  */
 #include "occl_dev_sched.h"
 
-extern "C" __global__ void __launch_bounds__(512, 1) occl_k_daemon(occl_daemon_t *d, uint64_t launch)
+/* Where a struct would begin whose fields from `field` on are in p. */
+#define OCCL_TAIL(type, field, p) ((type *)((char *)(p) - __builtin_offsetof(type, field)))
+
+/*
+ * What the daemon reads all the time is copied to shared memory: device memory is 200 ns away, and each acquire empties the
+ * first-level cache. The tail of occl_daemon_t and the head of occl_chan_t go back when it leaves.
+ */
+extern "C" __global__ void __launch_bounds__(512, 1) occl_k_daemon(occl_daemon_t *home, uint64_t launch)
 {
+    enum {
+        daemon_bytes = sizeof(occl_daemon_t) - __builtin_offsetof(occl_daemon_t, conf),
+        chan_bytes = __builtin_offsetof(occl_chan_t, inbox)
+    };
+    __shared__ uint64_t daemon_words[daemon_bytes / 8], chan_words[chan_bytes / 8];
+    __shared__ occl_cache_t cache;
     occl_lanes_t l = {0};
-    occl_dev_daemon(l, d, &d->chan[blockIdx.x], launch);
+    occl_daemon_t *d = OCCL_TAIL(occl_daemon_t, conf, daemon_words);
+    occl_chan_t *ch = (occl_chan_t *)chan_words, *ch_home = &home->chan[blockIdx.x];
+
+    occl_copy_words(l, daemon_words, &home->conf, daemon_bytes);
+    occl_copy_words(l, chan_words, ch_home, chan_bytes);
+    occl_sync(l);
+    if (occl_lane(l) == 0) {
+        cache.owner = cache.raw = 0;
+        cache.serial = 0;
+        ch->cache = &cache;
+    }
+    occl_sync(l);
+    occl_dev_daemon(l, home, d, ch, launch);
+    occl_sync(l);
+    if (occl_lane(l) == 0)
+        ch->cache = 0;
+    occl_sync(l);
+    occl_copy_words(l, ch_home, chan_words, chan_bytes);
+    if (ch->index == 0 && occl_lane(l) == 0)
+        home->taken = d->taken;
 }

@@ -14,7 +14,7 @@ void occl_emu_daemon(uint32_t lane, uint32_t nlanes, void *block, occl_daemon_t 
     l.rank = lane;
     l.count = nlanes;
     l.block = block;
-    occl_dev_daemon(l, d, &d->chan[channel], launch);
+    occl_dev_daemon(l, d, d, &d->chan[channel], launch);
 }
 #endif
 

@@ -59,6 +59,11 @@ OCCL_FN void occl_load_two(const uint64_t *p, uint64_t *a, uint64_t *b)
     asm volatile("{ .reg .b128 w; ld.relaxed.sys.b128 w, [%2]; mov.b128 {%0, %1}, w; }"
                  : "=l"(*a), "=l"(*b) : "l"(p) : "memory");
 }
+OCCL_FN void occl_load_two_acquire(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    asm volatile("{ .reg .b128 w; ld.acquire.sys.b128 w, [%2]; mov.b128 {%0, %1}, w; }"
+                 : "=l"(*a), "=l"(*b) : "l"(p) : "memory");
+}
 OCCL_FN void occl_store_two(uint64_t *p, uint64_t a, uint64_t b)
 {
     asm volatile("{ .reg .b128 w; mov.b128 w, {%1, %2}; st.relaxed.sys.b128 [%0], w; }"
@@ -91,6 +96,11 @@ OCCL_FN void occl_load_two(const uint64_t *p, uint64_t *a, uint64_t *b)
 {
     *b = __atomic_load_n(p + 1, __ATOMIC_ACQUIRE); /* first: b is the flag where one of the two is */
     *a = __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+OCCL_FN void occl_load_two_acquire(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    *b = __atomic_load_n(p + 1, __ATOMIC_ACQUIRE);
+    *a = __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 OCCL_FN void occl_store_two(uint64_t *p, uint64_t a, uint64_t b)
 {

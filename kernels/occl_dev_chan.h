@@ -48,9 +48,16 @@ typedef struct occl_dev_run {
     const uint64_t *xsend, *xrecv, *via;
     /* pool slots, when agreed at the gate: [channel * nranks + peer]; else 0 and the links' own slots serve */
     unsigned char *const *rxpool, *const *txpool;
-    /* the host device: where peers sleep, to be woken after a post (occl_host_wake); 0 elsewhere */
-    uint32_t *const *wake;
-    uint32_t nwake, slot_bytes, nslots, priority;
+    union {
+        /* the host device: where peers sleep, to be woken after a post (occl_host_wake); 0 elsewhere */
+        uint32_t *const *wake;
+        /* OCCL_FRONT: number of (plan, links); a new one whenever anything in either has changed. 0: none */
+        uint64_t serial;
+    };
+    uint32_t nwake, slot_bytes;
+    uint16_t nslots;
+    uint16_t words;               /* OCCL_FRONT: messages are data-with-flag words; all fit without credit, in one iteration */
+    uint32_t priority;
     uint64_t run;                 /* n of (communicator, tag, n); starts at 1 */
     uint64_t sig;
     uint64_t chunk;               /* elements an iteration */
@@ -90,11 +97,7 @@ typedef struct occl_sched_conf {
 } occl_sched_conf_t;
 
 typedef struct occl_chan {
-    occl_queue_t inbox;                  /* from the leader; unused by the leader itself when it is alone */
-    occl_queue_t cq;                     /* to the host */
-    occl_chan_stats_t stats;
-    uint64_t pad[2];
-    /* private to the channel; survives a quit */
+    /* private to the channel; survives a quit. OCCL_FRONT: while the daemon runs it works on a copy in fast memory */
     uint32_t index, nchannels;
     uint32_t ntable, pad2;
     occl_dev_run_t *table[OCCL_TABLE_MAX];
@@ -102,8 +105,28 @@ typedef struct occl_chan {
     unsigned char *tile;                 /* host device: bounce buffer for memory of other processes */
     uint64_t tile_bytes;
     uint64_t tail_seen;                  /* leader: of the host's queue */
-    uint64_t reported;                   /* completions that it has put into the front */
+    uint64_t inbox_head;                 /* OCCL_FRONT: taken from the inbox */
+    uint64_t reported;                   /* OCCL_FRONT: completions put into the front */
+    struct occl_cache *cache;            /* OCCL_FRONT: the block's fast memory */
+    occl_chan_stats_t stats;
+    uint64_t *trace;                     /* of a build that traces (OCCL_TRACE): clock << 8 | where, traced of them */
+    uint64_t traced;
+    uint64_t pad[2];
+    occl_queue_t inbox;                  /* from the leader; unused by the leader itself when it is alone */
+    occl_queue_t cq;                     /* to the host */
 } occl_chan_t;
+
+/* Where each microsecond goes: only in a build that asks for it (test/gpu/engine trace). */
+#if defined(OCCL_TRACING) && OCCL_CUDA
+#define OCCL_TRACE_LEN 8192
+#define OCCL_TRACE(l, ch, where)                                                                     \
+    do {                                                                                             \
+        if (occl_lane(l) == 0 && (ch)->trace)                                                        \
+            (ch)->trace[(ch)->traced++ & (OCCL_TRACE_LEN - 1)] = (uint64_t)clock64() << 8 | (where); \
+    } while (0)
+#else
+#define OCCL_TRACE(l, ch, where) ((void)0)
+#endif
 
 /* One device: the host's submission queue, the launch words, the channels. */
 typedef struct occl_daemon {
@@ -112,6 +135,7 @@ typedef struct occl_daemon {
     uint64_t pad0[7];
     uint64_t quit;                       /* leader's last store of a launch: launch number << 32 | low half of the tail it saw */
     uint64_t pad1[7];
+    /* from here on: what does not change while the daemon runs, or is the leader's alone */
     occl_sched_conf_t conf;
     uint32_t nchannels;
     uint32_t max_ranks;                  /* that the channels' pointer lists have room for; the host's */

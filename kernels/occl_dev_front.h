@@ -18,6 +18,7 @@
 
 #include "occl_dev_chan.h"
 
+#define OCCL_STAGE_BYTES 16384 /* of a block: data of messages that came as words */
 #define OCCL_SUB_WORDS 32      /* of 8 bytes of data */
 #define OCCL_SUB_X 16          /* from here on: addresses of the peers' buffers, xsend then xrecv */
 #define OCCL_SUB_RANKS 8       /* for so many ranks; more are read from mapped memory */
@@ -26,7 +27,7 @@
  *   word 0   the run's address in device memory | channels that have not finished it (6 bits; 0: withdraw the run) | the
  *            plan's channels (6 bits) | OCCL_SUB_FAR | OCCL_SUB_FRESH: it was not submitted before
  *   word 7   the plan (`via` is 0 on such a device)
- * and word 10 is 0 (`wake`). FAR: words 16 and 17 are the mapped address and number of the words that go to xsend on.
+ * FAR: words 16 and 17 are the mapped address and number of the words that go to xsend on.
  */
 #define OCCL_SUB_LEFT 63ull
 #define OCCL_SUB_FRESH (1ull << 63)
@@ -64,8 +65,8 @@ OCCL_FN void occl_front_put(occl_front_t *f, uint64_t number, const uint64_t *wo
     uint32_t i;
     for (i = 0; i < OCCL_SUB_WORDS; i++) {
         uint64_t w = i < words ? word[i] : 0;
-        occl_store_relaxed64(h + 2 * i, seq | (w & 0xffffffffull));
-        occl_store_relaxed64(h + 2 * i + 1, seq | w >> 32);
+        occl_store_release64(h + 2 * i, seq | (w & 0xffffffffull));
+        occl_store_release64(h + 2 * i + 1, seq | w >> 32);
     }
 }
 /* Completion `number` of channel c: 1 when it is there. Its acquire makes the run's outputs visible. */
@@ -80,67 +81,136 @@ OCCL_FN uint32_t occl_front_get(occl_front_t *f, uint32_t c, uint64_t number, ui
 #endif
 
 #if OCCL_FRONT
+/*
+ * A block's fast memory (CUDA: shared memory, some 30 cycles away where device memory is 400). What is read again and again while
+ * a run is worked on is here: its words, its state on this channel, the plan, this channel's program and links.
+ */
+#define OCCL_CACHE_STEPS 40
+#define OCCL_CACHE_SECTIONS 8
+#define OCCL_CACHE_RANKS 16
+typedef struct occl_cache {
+    occl_dev_run_t *owner;      /* whose run, state and plan are here, ready to be worked on; or 0 */
+    occl_dev_run_t *raw;        /* whose words are in `run` as they were submitted; or 0 */
+    uint64_t serial;            /* of plan, program and links */
+    uint64_t first;             /* exchange between lanes */
+    occl_dev_run_t run;         /* pointers lead to what follows, as far as that has room */
+    occl_plan_t plan;
+    occl_program_t prog;
+    occl_section_t sections[OCCL_CACHE_SECTIONS];
+    occl_step_t steps[OCCL_CACHE_STEPS];
+    occl_link_t links[OCCL_CACHE_RANKS];
+    const void *srcs[OCCL_CACHE_RANKS];
+    uint64_t stage[OCCL_STAGE_BYTES / 8]; /* data of messages that came as words */
+} occl_cache_t;
+
+OCCL_FN void occl_copy_words(occl_lanes_t l, void *to, const void *from, uint64_t bytes)
+{
+    uint64_t i;
+    for (i = occl_lane(l); i < bytes / 8; i += occl_nlanes(l))
+        ((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
+}
+
 OCCL_FN uint32_t occl_front_word(const occl_sub_t *s, uint32_t i, uint32_t number, uint64_t *w)
 {
     uint64_t lo, hi;
-    occl_load_two(s->half + 2 * i, &lo, &hi);
+    occl_load_two_acquire(s->half + 2 * i, &lo, &hi); /* plan, links and the user's data are as they were at the submission */
     *w = (lo & 0xffffffffull) | hi << 32;
     return (uint32_t)(lo >> 32) == number && (uint32_t)(hi >> 32) == number;
 }
 
-/*
- * Leader, all lanes: takes the next submission, if it is there, and writes the run. Returns word 0, uniform; 0 when there is
- * none. *run_p is the run; its fields are written by this block's lanes and seen by them after the next occl_sync.
- */
-OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_dev_run_t **run_p)
+/* Word i of a submission, into a run. */
+OCCL_FN void occl_front_place(occl_dev_run_t *r, uint32_t i, uint64_t w)
 {
-    uint64_t number = d->taken + 1, w = 0, head, *to;
-    const occl_sub_t *s = &d->front->sub[(number - 1) & (OCCL_QUEUE_LEN - 1)];
-    uint32_t i, ok = 1, n = occl_nlanes(l);
-    for (i = occl_lane(l); i < OCCL_SUB_WORDS; i += n)
-        ok &= occl_front_word(s, i, (uint32_t)number, &w);
-    if (!occl_all(l, ok))
+    uint64_t *to = (uint64_t *)r;
+    if (i == 0)
+        to[OCCL_SUB_PLAN] = 0;
+    else if (i == OCCL_SUB_PLAN)
+        to[0] = w;
+    else if (i < OCCL_SUB_X)
+        to[i] = w;
+    else
+        r->near[i - OCCL_SUB_X] = w;
+}
+
+/*
+ * Leader, all lanes: looks at the next submissions, one for each 32 lanes. Its own lanes keep a submission's words in *w: the first
+ * group those of `taken` + 1, the next those of `taken` + 2.
+ */
+enum { OCCL_SUB_AT_ONCE = 4 };
+OCCL_FN uint32_t occl_front_groups(occl_lanes_t l)
+{
+    uint32_t g = occl_nlanes(l) / OCCL_SUB_WORDS;
+    return g > OCCL_SUB_AT_ONCE ? OCCL_SUB_AT_ONCE : g ? g : 1;
+}
+OCCL_FN const occl_sub_t *occl_front_sub(const occl_daemon_t *d, uint64_t number)
+{
+    return &d->front->sub[(number - 1) & (OCCL_QUEUE_LEN - 1)];
+}
+OCCL_FN uint32_t occl_front_look(occl_lanes_t l, occl_daemon_t *d, uint64_t taken, uint64_t *w)
+{
+    uint32_t g = occl_lane(l) / OCCL_SUB_WORDS, i, ok = 1;
+    *w = 0;
+    if (g >= occl_front_groups(l))
         return 0;
-    if (n < OCCL_SUB_WORDS && occl_lane(l) == 0)
-        (void)occl_front_word(s, 0, (uint32_t)number, &w);
-    head = occl_uniform(l, (uint32_t)w);
-    head |= (uint64_t)occl_uniform(l, (uint32_t)(w >> 32)) << 32;
-    *run_p = (occl_dev_run_t *)(uintptr_t)(head & OCCL_SUB_ADDRESS);
-    if (occl_lane(l) == 0)
-        d->taken = number; /* all lanes have read it before the vote */
-    to = (uint64_t *)*run_p;
+    for (i = occl_lane(l) % OCCL_SUB_WORDS; i < OCCL_SUB_WORDS; i += occl_nlanes(l))
+        ok &= occl_front_word(occl_front_sub(d, taken + 1 + g), i, (uint32_t)(taken + 1 + g), w);
+    return ok;
+}
+
+/*
+ * All lanes: group g's submission `number` is complete, w as above. Writes the run, to its place and to the cache, and returns word
+ * 0, uniform. *run_p is the run. A barrier is due before another lane's words are used.
+ */
+OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint32_t g, uint64_t number, uint64_t w,
+                                 occl_dev_run_t **run_p)
+{
+    occl_cache_t *cache = ch->cache;
+    occl_dev_run_t *r;
+    uint64_t head;
+    uint32_t lane = occl_lane(l) - g * OCCL_SUB_WORDS, i, n = occl_nlanes(l); /* other groups: beyond all bounds below */
+    if (lane == 0) {
+        if (n < OCCL_SUB_WORDS)
+            (void)occl_front_word(occl_front_sub(d, number), 0, (uint32_t)number, &w);
+        cache->first = w;
+        cache->owner = 0;
+        cache->raw = 0;
+        d->taken = number;
+    }
+    occl_sync(l);
+    head = cache->first;
+    r = *run_p = (occl_dev_run_t *)(uintptr_t)(head & OCCL_SUB_ADDRESS);
     if (!(head & OCCL_SUB_LEFT)) {
-        if (occl_lane(l) == 0)
-            occl_store_relaxed32(&(*run_p)->drop, 1);
+        if (lane == 0)
+            occl_store_relaxed32(&r->drop, 1);
         return head;
     }
-    for (i = occl_lane(l); i < OCCL_SUB_WORDS; i += n) {
+    for (i = lane; i < OCCL_SUB_WORDS; i += n) {
         if (n < OCCL_SUB_WORDS)
-            (void)occl_front_word(s, i, (uint32_t)number, &w);
-        if (i == 0) {
-            to[OCCL_SUB_PLAN] = 0;
-            (*run_p)->drop = 0;
-            (*run_p)->left = (uint32_t)(head & OCCL_SUB_LEFT);
-            (*run_p)->parked = (*run_p)->failed = 0;
-        } else if (i == OCCL_SUB_PLAN) {
-            to[0] = w;
-        } else if (i < OCCL_SUB_X) {
-            to[i] = w;
-        } else {
-            (*run_p)->near[i - OCCL_SUB_X] = w;
-        }
+            (void)occl_front_word(occl_front_sub(d, number), i, (uint32_t)number, &w);
+        occl_front_place(r, i, w);
+        occl_front_place(&cache->run, i, w);
     }
-    if (head & OCCL_SUB_FRESH)
-        for (i = occl_lane(l); i < sizeof((*run_p)->st) / 8; i += n)
-            ((uint64_t *)(*run_p)->st)[i] = 0;
+    if (lane == 0) {
+        r->drop = 0;
+        r->left = (uint32_t)(head & OCCL_SUB_LEFT);
+        r->parked = r->failed = 0;
+        if (!(head & OCCL_SUB_FAR) && (head & OCCL_SUB_FRESH))
+            cache->raw = r;
+    }
+    if (head & OCCL_SUB_FRESH) {
+        for (i = occl_lane(l); i < sizeof(r->st) / 8; i += n)
+            ((uint64_t *)r->st)[i] = 0;
+        for (i = occl_lane(l); i < sizeof(r->st[0]) / 8; i += n)
+            ((uint64_t *)&cache->run.st[0])[i] = 0;
+    }
     if (head & OCCL_SUB_FAR) {
         const uint64_t *from;
-        uint64_t words;
+        uint64_t words, k;
         occl_sync(l);
-        from = (const uint64_t *)(uintptr_t)(*run_p)->near[0];
-        words = (*run_p)->near[1];
-        for (w = occl_lane(l); w < words; w += n)
-            ((uint64_t *)(uintptr_t)(*run_p)->xsend)[w] = occl_load_relaxed64(from + w);
+        from = (const uint64_t *)(uintptr_t)cache->run.near[0];
+        words = cache->run.near[1];
+        for (k = occl_lane(l); k < words; k += n)
+            ((uint64_t *)(uintptr_t)cache->run.xsend)[k] = occl_load_relaxed64(from + k);
     }
     return head;
 }
@@ -149,10 +219,69 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_dev_run_
 OCCL_FN void occl_front_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r, uint64_t what)
 {
     uint64_t number = ++ch->reported;
+    OCCL_TRACE((occl_lanes_t){0}, ch, 9);
     occl_fence_release(); /* the outputs of all channels, before the word that says so */
+    OCCL_TRACE((occl_lanes_t){0}, ch, 10);
     occl_store_two((uint64_t *)&d->front->done[ch->index][(number - 1) & (OCCL_QUEUE_LEN - 1)], (uint64_t)(uintptr_t)r | what,
                    number);
 }
+
+/* All lanes: the run as it is worked on, in the cache. */
+OCCL_FN occl_dev_run_t *occl_cache_bring(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r)
+{
+    occl_cache_t *k = ch->cache;
+    occl_dev_run_t *w = &k->run;
+    uint32_t c = ch->index, n;
+    if (k->owner == r)
+        return w;
+    occl_sync(l); /* all lanes have looked, and are through with what is here */
+    if (k->raw != r) {
+        occl_copy_words(l, w, r, __builtin_offsetof(occl_dev_run_t, drop));
+        occl_copy_words(l, w->near, r->near, sizeof(w->near));
+        occl_copy_words(l, &w->st[c], &r->st[c], sizeof(w->st[c]));
+        occl_sync(l);
+    }
+    if (!w->serial || w->serial != k->serial) {
+        const occl_plan_t *plan = w->plan;
+        occl_copy_words(l, &k->plan, plan, sizeof(k->plan));
+        occl_copy_words(l, &k->prog, (const occl_program_t *)(plan + 1) + c, sizeof(k->prog)); /* a plan is one block */
+        occl_sync(l);
+        n = k->plan.nranks;
+        if (k->prog.nsections <= OCCL_CACHE_SECTIONS)
+            occl_copy_words(l, k->sections, k->prog.sections, k->prog.nsections * sizeof(occl_section_t));
+        if (k->prog.nsteps <= OCCL_CACHE_STEPS)
+            occl_copy_words(l, k->steps, k->prog.steps, k->prog.nsteps * sizeof(occl_step_t));
+        if (n <= OCCL_CACHE_RANKS)
+            occl_copy_words(l, k->links, w->links + c * n, n * sizeof(occl_link_t));
+        occl_sync(l);
+        if (occl_lane(l) == 0) {
+            k->serial = w->serial;
+            k->plan.prog = &k->prog - c;
+            if (k->prog.nsections <= OCCL_CACHE_SECTIONS)
+                k->prog.sections = k->sections;
+            if (k->prog.nsteps <= OCCL_CACHE_STEPS)
+                k->prog.steps = k->steps;
+        }
+        occl_sync(l);
+    }
+    n = k->plan.nranks;
+    if (occl_lane(l) == 0) {
+        w->plan = &k->plan;
+        if (n <= OCCL_CACHE_RANKS)
+            w->links = k->links - (uint64_t)c * n;
+        if (w->xsend == r->near) {
+            w->xsend = w->near;
+            w->xrecv = w->near + n;
+        }
+        k->raw = 0;
+        k->owner = r;
+    }
+    occl_sync(l);
+    return w;
+}
+
+/* Lane 0. What a turn has changed. */
+OCCL_FN void occl_cache_keep(occl_chan_t *ch, occl_dev_run_t *r, const occl_dev_run_t *w) { r->st[ch->index] = w->st[ch->index]; }
 #endif
 
 #endif

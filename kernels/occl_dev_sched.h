@@ -37,20 +37,25 @@ OCCL_FN void occl_wake_peers(const occl_dev_run_t *r)
 }
 #endif
 
-/* Lane 0 only. The channel is through with the run, or has parked it: the last channel tells the host. */
-OCCL_FN void occl_dev_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r)
+/* Lane 0 only. The channel is through with the run (`what`), or has parked it: the last channel tells the host. */
+OCCL_FN void occl_dev_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r, uint32_t nchannels, uint64_t what)
 {
-    uint64_t tail, what;
-    if (r->plan->nchannels > 1 && occl_add_dev(&r->left, (uint32_t)-1) != 1)
-        return;
-    what = occl_load_relaxed32(&r->failed);
-    if (!what && occl_load_relaxed32(&r->parked))
-        what = OCCL_CQ_PARKED;
-    (void)d, (void)tail;
+    if (nchannels > 1) {
+        if (what == OCCL_CQ_PARKED)
+            occl_store_relaxed32(&r->parked, 1);
+        else if (what != OCCL_DONE)
+            occl_store_relaxed32(&r->failed, (uint32_t)what);
+        if (occl_add_dev(&r->left, (uint32_t)-1) != 1)
+            return;
+        what = occl_load_relaxed32(&r->failed);
+        if (!what && occl_load_relaxed32(&r->parked))
+            what = OCCL_CQ_PARKED;
+    }
 #if OCCL_FRONT
     occl_front_report(d, ch, r, what);
 #else
-    tail = ch->cq.tail;
+    uint64_t tail = ch->cq.tail;
+    (void)d;
     /* The ring has room: the host never has more than OCCL_QUEUE_LEN runs outstanding. */
     occl_store_relaxed64(&ch->cq.entry[tail & (OCCL_QUEUE_LEN - 1)], (uint64_t)(uintptr_t)r | what);
     /* The counter's acquire has made the other channels' outputs mine; this release hands all of them to the host. */
@@ -72,23 +77,42 @@ OCCL_FN void occl_dev_insert(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *
     for (; i && ch->table[i - 1]->priority < r->priority; i--)
         ch->table[i] = ch->table[i - 1];
     ch->table[i] = r;
+#if OCCL_FRONT
+    if (ch->cache->owner == r)
+        ch->cache->owner = 0; /* submitted again: something may have changed */
+    if (ch->cache->raw == r) {
+        ch->cache->run.st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
+        return;
+    }
+#endif
     r->st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
     r->st[ch->index].stuck_since = 0;
 }
 
 #if OCCL_FRONT
 /*
- * All lanes; the result is lane 0's. The leader takes what has come, hands it to the other channels, a lane a channel, and keeps
- * its own part if its table has room (else it goes through its inbox, too).
+ * All lanes; the result is lane 0's. The leader takes what submissions it sees at one look (another look would cost those that have
+ * come one more access to host memory), hands them to the other channels, a lane a channel, and keeps its own part if its table
+ * has room (else it goes through its inbox, too).
  */
 OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch)
 {
-    uint64_t head, tail = 0;
-    uint32_t c, n, budget = 16;
+    occl_queue_t *inbox = &d->chan[ch->index].inbox; /* ch may be a copy */
+    uint64_t head, tail;
+    uint32_t c, n;
     if (ch->index == 0) {
         occl_dev_run_t *r;
-        uint64_t w;
-        while (budget-- && (w = occl_front_take(l, d, &r)) != 0) {
+        uint64_t taken = d->taken, words, w;
+        uint32_t g, ok, some, idle = ch->ntable == 0 ? 8 : 1;
+        do {
+            /* With nothing to do but to wait for something to do, that is all it does for a while. */
+            ok = occl_front_look(l, d, taken, &words);
+            some = occl_all(l, ok || occl_lane(l) >= OCCL_SUB_WORDS);
+            OCCL_TRACE(l, ch, some ? 1 : 12);
+        } while (!some && --idle);
+        for (g = 0; some; some = ++g < occl_front_groups(l) && occl_all(l, ok || occl_lane(l) / OCCL_SUB_WORDS != g)) {
+            uint32_t room = ch->ntable < OCCL_TABLE_MAX;
+            w = occl_front_take(l, d, ch, g, taken + 1 + g, words, &r);
             occl_sync(l); /* the run is written; the releases below cover all lanes */
             if (!(w & OCCL_SUB_LEFT))
                 continue;
@@ -97,7 +121,7 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
                 occl_queue_t *in = &d->chan[c].inbox;
                 if (!(w & OCCL_SUB_FRESH) && r->st[c].over)
                     continue;
-                if (c == 0 && ch->ntable < OCCL_TABLE_MAX) {
+                if (c == 0 && room) {
                     occl_dev_insert(d, ch, r);
                     continue;
                 }
@@ -107,14 +131,17 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
             }
         }
     }
+    OCCL_TRACE(l, ch, 2);
     if (occl_lane(l) != 0)
         return 0;
-    head = ch->inbox.head;
-    tail = occl_load_acquire_dev64(&ch->inbox.tail);
+    head = ch->inbox_head;
+    tail = occl_load_relaxed64(&inbox->tail);
+    if (head == tail)
+        return 0;
+    tail = occl_load_acquire_dev64(&inbox->tail);
     for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++)
-        occl_dev_insert(d, ch,
-                        (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&ch->inbox.entry[head & (OCCL_QUEUE_LEN - 1)]));
-    ch->inbox.head = head; /* nobody else reads it: the host never has more outstanding than the ring holds */
+        occl_dev_insert(d, ch, (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&inbox->entry[head & (OCCL_QUEUE_LEN - 1)]));
+    ch->inbox_head = head;
     return (uint32_t)(tail - head);
 }
 #else
@@ -160,15 +187,16 @@ enum { OCCL_TURN_OVER = 1, OCCL_TURN_MOVED = 2 };
 
 /*
  * One run's turn. Returns OCCL_TURN_*. *result_p is what exec said last. Without patience a blocked run is left at once.
+ * w is r as it is worked on: r itself, or what is in the cache.
  */
-OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r, uint32_t head,
-                               uint32_t patient, uint32_t *result_p)
+OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r, occl_dev_run_t *w,
+                               uint32_t head, uint32_t patient, uint32_t *result_p)
 {
-    occl_chan_state_t *st = &r->st[ch->index];
+    occl_chan_state_t *st = &w->st[ch->index];
     uint32_t moved = 0, polls = 0, total = 0, v, go;
     uint64_t deadline = 0;
     for (;;) {
-        v = occl_dev_exec(l, ch, r, d->conf.max_steps, &moved);
+        v = occl_dev_exec(l, ch, w, d->conf.max_steps, patient, &moved);
         total += moved;
         if (v != OCCL_AGAIN || total >= d->conf.max_steps)
             break;
@@ -227,10 +255,20 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
     waiting = occl_uniform(l, waiting);
     while (i < ch->ntable) {
         occl_dev_run_t *r = ch->table[i];
-        occl_chan_state_t *st = &r->st[ch->index];
-        uint32_t result, turn = occl_dev_turn(l, d, ch, r, i == 0, patient, &result), gone = 0;
+#if OCCL_FRONT
+        occl_dev_run_t *w = occl_cache_bring(l, ch, r);
+        OCCL_TRACE(l, ch, 3);
+#else
+        occl_dev_run_t *w = r;
+#endif
+        occl_chan_state_t *st = &w->st[ch->index];
+        /* While others wait, one that has just come only sends what it can. */
+        uint32_t first = OCCL_FRONT && ch->ntable > 1 && !(st->pc | st->section | st->iter);
+        uint32_t result, turn = occl_dev_turn(l, d, ch, r, w, i == 0, patient && !first, &result), gone = 0;
+        uint32_t nchannels = w->plan->nchannels;
         any |= turn;
         occl_sync(l); /* all lanes are through with the run before lane 0 may give it away */
+        OCCL_TRACE(l, ch, 8);
         if (occl_lane(l) == 0) {
 #if !OCCL_CUDA
             if (st->posted) {
@@ -241,8 +279,6 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
             if (turn & OCCL_TURN_OVER) {
                 gone = 1;
                 st->over = 1;
-                if (result != OCCL_DONE)
-                    occl_store_relaxed32(&r->failed, result);
                 occl_count(&ch->stats.runs, 1);
             } else if (turn & OCCL_TURN_MOVED) {
                 st->stuck_since = 0;
@@ -259,15 +295,22 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
                 /* Others wait for a place that this run does not use. */
                 if (waiting && now - st->stuck_since >= d->conf.park_ns) {
                     gone = 1;
+                    result = OCCL_CQ_PARKED;
                     occl_count(&ch->stats.parks, 1);
-                    occl_store_relaxed32(&r->parked, 1);
                 }
             }
+#if OCCL_FRONT
+            if (!(turn & OCCL_TURN_OVER) || nchannels > 1)
+                occl_cache_keep(ch, r, w);
+            if (gone)
+                ch->cache->owner = 0;
+#endif
             if (gone) {
                 occl_dev_remove(ch, i);
-                occl_dev_report(d, ch, r);
+                occl_dev_report(d, ch, r, nchannels, result);
             }
         }
+        OCCL_TRACE(l, ch, 11);
         gone = occl_uniform(l, gone);
         if (!gone)
             i++;
@@ -278,9 +321,10 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
 /*
  * The daemon: passes until there is nothing to do for `linger`, or until `residence` is over (so that a thread stuck in a
  * synchronising call of the application gets through, and the launcher brings the daemon back). The leader decides; the
- * others follow its stop word. State stays in the table: a later launch goes on where this one left.
+ * others follow its stop word (nothing but the order is in it). State stays in the table: a later launch goes on where this one
+ * left. d and ch may be copies, of which the caller gives back what changed; home is the daemon itself.
  */
-OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint64_t launch)
+OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *home, occl_daemon_t *d, occl_chan_t *ch, uint64_t launch)
 {
     uint64_t born = 0, moved_at = 0;
     uint32_t stay = 1;
@@ -295,9 +339,9 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
             if (ch->index == 0) {
                 if (now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns) {
                     stay = 0;
-                    occl_store_release64(&d->stop, launch);
+                    occl_store_release64(&home->stop, launch);
                 }
-            } else if (occl_load_acquire64(&d->stop) == launch || now - born >= d->conf.residence_ns) {
+            } else if (occl_load_relaxed64(&home->stop) == launch || now - born >= d->conf.residence_ns) {
                 /* Of its own accord too: it may hold the place that the leader needs to come onto the device at all. */
                 stay = 0;
             }
@@ -312,7 +356,7 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
 #else
             /* The last store of this launch. A submission that came after the tail was read shows as a difference to it, and
                whoever waits launches again. */
-            occl_store_release64(&d->quit, launch << 32 | (ch->tail_seen & 0xffffffffull));
+            occl_store_release64(&home->quit, launch << 32 | (ch->tail_seen & 0xffffffffull));
 #endif
         }
     }

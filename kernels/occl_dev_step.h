@@ -13,6 +13,7 @@
 
 #include "occl_dev_chan.h"
 #include "occl_dev_data.h"
+#include "occl_dev_front.h"
 
 OCCL_FN uint64_t occl_k(occl_kexpr_t e, uint64_t iter) { return iter * e.per + e.base; }
 
@@ -62,11 +63,92 @@ OCCL_FN uint32_t occl_check_sig(const occl_dev_run_t *r, uint32_t ix, uint32_t s
     return (int64_t)(sig - occl_flag_sig(r->run, sec, k)) >= 0 ? OCCL_DONE : OCCL_AGAIN;
 }
 
-/* May the step go on? Uniform over the block. */
-OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter)
+#if OCCL_FRONT
+/*
+ * Messages as data-with-flag words, 8 bytes and a flag in 16, in one access each: neither side needs a fence, which on a GPU is
+ * half a microsecond. Word 0 carries the signature, where a plain message has its header. All messages of such a run fit
+ * without credit, so credit is neither given nor awaited.
+ *
+ * A slot that holds words now may have held plain data before: so the flag is 64 bits that look like chance.
+ */
+OCCL_FN uint64_t occl_words_flag(uint64_t run, uint64_t k)
 {
-    uint32_t n = r->plan->nranks, me = r->plan->rank, base = c * n, p, v = OCCL_DONE;
+    uint64_t x = occl_flag_slot(run, k) * 0x9e3779b97f4a7c15ull;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93ull;
+    return x ^ x >> 29;
+}
+OCCL_FN uint32_t occl_words_of(const occl_dev_run_t *r, const occl_step_t *s)
+{
+    return (uint32_t)((s->n * r->plan->elem_bytes + 7) / 8);
+}
+/* Data of peer p's message, once it is here: of all others' in rank order, or of the only one's. */
+OCCL_FN unsigned char *occl_words_stage(const occl_dev_run_t *r, occl_cache_t *k, const occl_step_t *s, uint32_t p)
+{
+    uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p - (p > r->plan->rank);
+    return (unsigned char *)(k->stage + (uint64_t)q * occl_words_of(r, s));
+}
+/* Each lane looks at words of its own and puts what it finds on the stage; then the block votes. */
+OCCL_FN uint32_t occl_words_ready(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
+                                  occl_cache_t *cache)
+{
+    uint32_t n = r->plan->nranks, me = r->plan->rank, per = occl_words_of(r, s) + 1, i, v = OCCL_DONE;
+    uint32_t total = (s->wait == OCCL_WAIT_SLOT ? 1 : n - 1) * per;
+    uint64_t k = occl_k(s->wait_k, iter), want = occl_words_flag(r->run, k), data, flag;
+    for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
+        uint32_t q = i / per, w = i - q * per, p = s->wait == OCCL_WAIT_SLOT ? (uint32_t)s->wait_peer : q + (q >= me);
+        occl_load_two((const uint64_t *)occl_slot_rx(r, c * n + p, k) + 2 * w, &data, &flag);
+        if (flag != want)
+            v = v == OCCL_DONE ? OCCL_AGAIN : v;
+        else if (w)
+            cache->stage[(uint64_t)q * (per - 1) + w - 1] = data;
+        else if (data != r->sig)
+            v = OCCL_MISMATCH;
+    }
+    if (occl_all(l, v == OCCL_DONE))
+        return OCCL_DONE;
+    return occl_all(l, v != OCCL_MISMATCH) ? OCCL_AGAIN : OCCL_MISMATCH;
+}
+OCCL_FN uint64_t occl_words_load(const unsigned char *p, uint64_t bytes)
+{
+    uint64_t v = 0;
+    uint32_t b;
+    if (bytes >= 8 && (uintptr_t)p % 8 == 0)
+        return *(const uint64_t *)(const void *)p;
+    for (b = 0; b < 8 && b < bytes; b++)
+        v |= (uint64_t)p[b] << (8 * b);
+    return v;
+}
+/* Message k to one peer or to all; the operand is src, for rank p at src + p * stride. */
+OCCL_FN void occl_words_post(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
+                             const unsigned char *src)
+{
+    uint32_t n = r->plan->nranks, me = r->plan->rank, eb = r->plan->elem_bytes, per = occl_words_of(r, s) + 1, i;
+    uint32_t total = (s->post == OCCL_POST_SLOT ? 1 : n - 1) * per;
+    uint64_t k = occl_k(s->post_k, iter), flag = occl_words_flag(r->run, k), bytes = s->n * eb, data;
+    for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
+        uint32_t q = i / per, w = i - q * per, p = s->post == OCCL_POST_SLOT ? (uint32_t)s->post_peer : q + (q >= me);
+        data = r->sig;
+        if (w)
+            data = occl_words_load(src + (s->post == OCCL_POST_SLOT ? 0 : p * s->stride * eb) + 8ull * (w - 1), bytes - 8ull * (w - 1));
+        occl_store_two((uint64_t *)occl_slot_tx(r, c * n + p, k) + 2 * w, data, flag);
+    }
+}
+#endif
+
+/* May the step go on? Uniform over the block. */
+OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_chan_t *ch, const occl_dev_run_t *r, const occl_step_t *s,
+                                 uint64_t iter)
+{
+    uint32_t n = r->plan->nranks, me = r->plan->rank, c = ch->index, base = c * n, p, v = OCCL_DONE;
     uint64_t k = occl_k(s->wait_k, iter);
+#if OCCL_FRONT
+    if (r->words) {
+        if (s->wait == OCCL_WAIT_SLOT || s->wait == OCCL_WAIT_SLOT_ALL)
+            return occl_words_ready(l, r, c, s, iter, ch->cache);
+        return OCCL_DONE; /* only credit could be waited for */
+    }
+#endif
     switch (s->wait) {
     case OCCL_WAIT_NONE:
         return OCCL_DONE;
@@ -105,43 +187,6 @@ OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_dev_run_t *r, uint32
     return occl_all(l, v != OCCL_MISMATCH) ? OCCL_AGAIN : OCCL_MISMATCH;
 }
 
-OCCL_FN void occl_step_post(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter)
-{
-    uint32_t n = r->plan->nranks, me = r->plan->rank, base = c * n, p, first, last;
-    uint64_t k = occl_k(s->post_k, iter);
-    if (s->post == OCCL_POST_NONE)
-        return;
-    occl_chaos(l);
-    occl_sync(l);
-    first = (uint32_t)s->post_peer;
-    last = first + 1;
-    if (s->post == OCCL_POST_SLOT_ALL || s->post == OCCL_POST_CREDIT_ALL || s->post == OCCL_POST_SIG_ALL) {
-        first = 0;
-        last = n;
-    }
-    for (p = first + occl_lane(l); p < last; p += occl_nlanes(l)) {
-        if (p == me)
-            continue;
-        switch (s->post) {
-        case OCCL_POST_SLOT:
-        case OCCL_POST_SLOT_ALL: {
-            occl_slot_t *t = occl_slot_tx(r, base + p, k);
-            t->sig = r->sig;
-            occl_store_release64(&t->flag, occl_flag_slot(r->run, k));
-            break;
-        }
-        case OCCL_POST_CREDIT:
-        case OCCL_POST_CREDIT_ALL:
-            occl_store_release64(&r->links[base + p].tx->credit[r->run & 1], r->run << 32 | (k + 1));
-            break;
-        default:
-            occl_store_release64(&r->links[base + p].tx->sig, occl_flag_sig(r->run, s->post_k.sec, k));
-        }
-    }
-    if (occl_lane(l) == 0)
-        r->st[c].posted = 1;
-}
-
 /* Address of an operand for the elements from `lo` on. RXSLOT and TXSLOT hold just this iteration's elements. */
 OCCL_FN unsigned char *occl_operand(const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, const occl_ref_t *ref,
                                     uint64_t iter, uint64_t lo)
@@ -171,6 +216,52 @@ OCCL_FN unsigned char *occl_operand(const occl_dev_run_t *r, uint32_t c, const o
     }
 }
 
+OCCL_FN void occl_step_post(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter)
+{
+    uint32_t n = r->plan->nranks, me = r->plan->rank, base = c * n, p, first, last;
+    uint64_t k = occl_k(s->post_k, iter);
+    if (s->post == OCCL_POST_NONE)
+        return;
+    occl_chaos(l);
+    occl_sync(l);
+#if OCCL_FRONT
+    if (r->words) {
+        if (s->post == OCCL_POST_SLOT || s->post == OCCL_POST_SLOT_ALL)
+            occl_words_post(l, r, c, s, iter, occl_operand(r, c, s, &s->src, iter, 0));
+        return;
+    }
+#endif
+    first = (uint32_t)s->post_peer;
+    last = first + 1;
+    if (s->post == OCCL_POST_SLOT_ALL || s->post == OCCL_POST_CREDIT_ALL || s->post == OCCL_POST_SIG_ALL) {
+        first = 0;
+        last = n;
+    }
+    for (p = first + occl_lane(l); p < last; p += occl_nlanes(l)) {
+        if (p == me)
+            continue;
+        switch (s->post) {
+        case OCCL_POST_SLOT:
+        case OCCL_POST_SLOT_ALL: {
+            occl_slot_t *t = occl_slot_tx(r, base + p, k);
+            t->sig = r->sig;
+            occl_store_release64(&t->flag, occl_flag_slot(r->run, k));
+            break;
+        }
+        case OCCL_POST_CREDIT:
+        case OCCL_POST_CREDIT_ALL:
+            occl_store_release64(&r->links[base + p].tx->credit[r->run & 1], r->run << 32 | (k + 1));
+            break;
+        default:
+            occl_store_release64(&r->links[base + p].tx->sig, occl_flag_sig(r->run, s->post_k.sec, k));
+        }
+    }
+#if !OCCL_CUDA
+    if (occl_lane(l) == 0)
+        r->st[c].posted = 1;
+#endif
+}
+
 /* 0: the operand can be loaded and stored as it stands. Else another process's memory, by way of the host. */
 OCCL_FN uint64_t occl_via(const occl_dev_run_t *r, const occl_ref_t *ref)
 {
@@ -181,9 +272,10 @@ OCCL_FN uint64_t occl_via(const occl_dev_run_t *r, const occl_ref_t *ref)
     return r->via[ref->rank];
 }
 
-OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
+OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, const occl_step_t *s, uint64_t iter,
                                uint64_t lo, uint64_t cnt)
 {
+    uint32_t c = ch->index;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
     unsigned char *a = occl_operand(r, c, s, &s->src, iter, lo);
     uint64_t bytes = cnt * r->plan->elem_bytes;
@@ -196,6 +288,10 @@ OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, co
                      : occl_host_push(vd, a, (uint64_t)(uintptr_t)d, bytes)) == 0;
         return occl_uniform(l, ok) ? OCCL_DONE : OCCL_FAULT;
     }
+#endif
+#if OCCL_FRONT
+    if (r->words && s->src.space == OCCL_SP_RXSLOT)
+        a = occl_words_stage(r, ch->cache, s, 0);
 #endif
     occl_dev_copy(l, d, a, bytes);
     return OCCL_DONE;
@@ -211,6 +307,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
     uint32_t c = ch->index, n = r->plan->nranks, me = r->plan->rank, eb = r->plan->elem_bytes, i;
     uint32_t nsrc = s->op == OCCL_STEP_REDUCE ? 2 : n;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
+    const void **srcs = ch->srcs;
     uint32_t remote = 0;
 #if !OCCL_CUDA
     remote = occl_via(r, &s->dst) != 0;
@@ -218,22 +315,34 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
         remote |= s->op == OCCL_STEP_REDUCE ? occl_via(r, &s->src) || occl_via(r, &s->src2)
                                             : s->src2.space == OCCL_SP_XSEND || s->src2.space == OCCL_SP_XRECV;
 #endif
+#if OCCL_FRONT
+    if (nsrc <= OCCL_CACHE_RANKS)
+        srcs = ch->cache->srcs;
+#endif
     occl_sync(l); /* the pointer list of an earlier step is no longer in use */
     for (i = occl_lane(l); i < nsrc; i += occl_nlanes(l)) {
         if (s->op == OCCL_STEP_REDUCE) {
-            ch->srcs[i] = occl_operand(r, c, s, i ? &s->src2 : &s->src, iter, lo);
+            srcs[i] = occl_operand(r, c, s, i ? &s->src2 : &s->src, iter, lo);
+#if OCCL_FRONT
+            if (r->words && (i ? s->src2.space : s->src.space) == OCCL_SP_RXSLOT)
+                srcs[i] = occl_words_stage(r, ch->cache, s, 0);
+#endif
         } else if (i == me) {
-            ch->srcs[i] = occl_operand(r, c, s, &s->src, iter, lo);
+            srcs[i] = occl_operand(r, c, s, &s->src, iter, lo);
+#if OCCL_FRONT
+        } else if (r->words && s->src2.space == OCCL_SP_RXSLOT) {
+            srcs[i] = occl_words_stage(r, ch->cache, s, i);
+#endif
         } else if (s->src2.space == OCCL_SP_RXSLOT) {
-            ch->srcs[i] = occl_slot_rx(r, c * n + i, occl_k(s->wait_k, iter)) + 1;
+            srcs[i] = occl_slot_rx(r, c * n + i, occl_k(s->wait_k, iter)) + 1;
         } else {
             const uint64_t *x = s->src2.space == OCCL_SP_XSEND ? r->xsend : r->xrecv;
-            ch->srcs[i] = (const void *)(uintptr_t)(x[i] + (s->src2.off + lo) * eb);
+            srcs[i] = (const void *)(uintptr_t)(x[i] + (s->src2.off + lo) * eb);
         }
     }
     occl_sync(l);
     if (!remote) {
-        occl_dev_reduce(l, r->plan->type, r->plan->op, d, ch->srcs, nsrc, cnt);
+        occl_dev_reduce(l, r->plan->type, r->plan->op, d, srcs, nsrc, cnt);
         return OCCL_DONE;
     }
 #if !OCCL_CUDA
@@ -241,13 +350,13 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
         /* Slots of the bounce buffer: one for each source, one for a remote destination. */
         uint64_t vd = occl_via(r, &s->dst);
         uint64_t per = ch->tile_bytes / (nsrc + 1) / 64 * 64, tile = per / eb, done, m;
-        const void **ptr = ch->srcs + nsrc; /* second half of the list */
+        const void **ptr = srcs + nsrc; /* second half of the list */
         for (done = 0; done < cnt; done += m) {
             uint32_t ok = 1;
             m = cnt - done < tile ? cnt - done : tile;
             if (occl_lane(l) == 0) {
                 for (i = 0; i < nsrc; i++) {
-                    const unsigned char *a = (const unsigned char *)ch->srcs[i] + done * eb;
+                    const unsigned char *a = (const unsigned char *)srcs[i] + done * eb;
                     uint64_t v = 0;
                     if (s->op == OCCL_STEP_REDUCE)
                         v = occl_via(r, i ? &s->src2 : &s->src);
@@ -286,9 +395,13 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
     if (s->op == OCCL_STEP_NOP || lo >= s->n)
         return OCCL_DONE;
     cnt = s->n - lo < r->chunk ? s->n - lo : r->chunk;
+#if OCCL_FRONT
+    if (r->words && (s->post == OCCL_POST_SLOT || s->post == OCCL_POST_SLOT_ALL))
+        return OCCL_DONE; /* the post moves them */
+#endif
     switch (s->op) {
     case OCCL_STEP_COPY:
-        return occl_act_copy(l, r, c, s, iter, lo, cnt);
+        return occl_act_copy(l, ch, r, s, iter, lo, cnt);
     case OCCL_STEP_REDUCE:
     case OCCL_STEP_REDUCE_ALL:
         return occl_act_reduce(l, ch, r, s, iter, lo, cnt);
@@ -301,9 +414,17 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
     }
     case OCCL_STEP_COLLECT: {
         unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
-        for (p = 0; p < n; p++)
-            if (p != me)
-                occl_dev_copy(l, d + p * s->stride * eb, occl_slot_rx(r, c * n + p, occl_k(s->wait_k, iter)) + 1, cnt * eb);
+        for (p = 0; p < n; p++) {
+            const void *a;
+            if (p == me)
+                continue;
+            a = occl_slot_rx(r, c * n + p, occl_k(s->wait_k, iter)) + 1;
+#if OCCL_FRONT
+            if (r->words)
+                a = occl_words_stage(r, ch->cache, s, p);
+#endif
+            occl_dev_copy(l, d + p * s->stride * eb, a, cnt * eb);
+        }
         return OCCL_DONE;
     }
     default:
@@ -315,7 +436,8 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
  * Runs channel `ch`'s program of run r from where it stands, at most `max_steps` steps. OCCL_DONE: the program is finished;
  * OCCL_AGAIN: blocked, or the steps are used up (*moved_p says how many were done); else the run has failed.
  */
-OCCL_FN_BIG uint32_t occl_dev_exec(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, uint32_t max_steps, uint32_t *moved_p)
+OCCL_FN_BIG uint32_t occl_dev_exec(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, uint32_t max_steps, uint32_t patient,
+                                   uint32_t *moved_p)
 {
     const occl_program_t *prog = &r->plan->prog[ch->index];
     occl_chan_state_t *st = &r->st[ch->index];
@@ -332,12 +454,27 @@ OCCL_FN_BIG uint32_t occl_dev_exec(occl_lanes_t l, occl_chan_t *ch, occl_dev_run
             break;
         }
         if (pc < sec->nsteps) {
-            v = occl_step_ready(l, r, ch->index, s, iter);
+            v = occl_step_ready(l, ch, r, s, iter);
+#if OCCL_CUDA
+            /* What it waits for is mostly a hop away: looking again here is cheaper than coming back. */
+            for (uint32_t again = 0; v == OCCL_AGAIN && patient && again < 8; again++)
+                v = occl_step_ready(l, ch, r, s, iter);
+#else
+            (void)patient;
+#endif
+            OCCL_TRACE(l, ch, v == OCCL_DONE ? 5 : 13);
             if (v == OCCL_DONE)
                 v = occl_step_act(l, ch, r, s, iter);
             if (v != OCCL_DONE)
                 break;
-            occl_step_post(l, r, ch->index, s, iter);
+            OCCL_TRACE(l, ch, 6);
+            /* What one lane has read or written the next step's lanes may overwrite or read. (A post is a barrier anyway, and
+               words need one behind it, too: the stage is read.) */
+            if (s->post != OCCL_POST_NONE)
+                occl_step_post(l, r, ch->index, s, iter);
+            if (s->post == OCCL_POST_NONE || (OCCL_FRONT && r->words))
+                occl_sync(l);
+            OCCL_TRACE(l, ch, 7);
             moved++;
             pc++;
         }

@@ -126,3 +126,4 @@ EXTRA_DIST += test/tap/launch.sh test/bench/host.sh
 include test/unit/local.mk
 include test/emu/local.mk
 include test/mpi/local.mk
+include test/gpu/local.mk

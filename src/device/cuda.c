@@ -86,14 +86,15 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
         ch.index = c;
         ch.nchannels = nchannels;
         ch.srcs = cu->srcs + c * list;
-        DO(cudaMemcpy(&cu->chan[c], &ch, sizeof(ch), cudaMemcpyHostToDevice), "channels")
+        if ((s = occl_cuda_upload(cu, &cu->chan[c], &ch, sizeof(ch))) != OCCL_OK)
+            goto out;
     }
     memset(&d, 0, sizeof(d));
     d.conf = *conf;
     d.nchannels = nchannels;
     d.chan = cu->chan;
     d.front = cu->front;
-    DO(cudaMemcpy(cu->daemon, &d, sizeof(d), cudaMemcpyHostToDevice), "daemon")
+    s = occl_cuda_upload(cu, cu->daemon, &d, sizeof(d));
 #undef DO
 out:
     leave(was);
@@ -148,6 +149,9 @@ static occl_status_t copy(occl_cuda_t *cu, void *to, const void *from, size_t by
 {
     int was = enter(cu);
     cudaError_t e = cudaMemcpy(to, from, bytes, kind);
+    /* From pageable memory it returns while the last piece is on its way, and our streams do not wait for the default one. */
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(cudaStreamLegacy);
     leave(was);
     return e == cudaSuccess ? OCCL_OK : failed(cu, e, "copy");
 }
@@ -168,7 +172,6 @@ void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint
     memcpy(w, run, OCCL_SUB_X * sizeof(*w));
     w[OCCL_SUB_PLAN] = w[0];
     w[0] = at | left | (uint64_t)channels << OCCL_SUB_CHANNELS_AT | (fresh ? OCCL_SUB_FRESH : 0);
-    w[10] = 0;
     if (x && nranks <= OCCL_SUB_RANKS) {
         memcpy(w + OCCL_SUB_X, x, 2 * nranks * sizeof(*x));
         words += 2 * nranks;

@@ -290,6 +290,20 @@ int occl_plan_fits(const occl_plan_t *plan, uint64_t chunk)
     return 1;
 }
 
+int occl_plan_words(const occl_planner_t *planner, const occl_plan_t *plan, uint64_t chunk, uint32_t slot_bytes, uint32_t nslots,
+                    uint64_t stage)
+{
+    uint64_t most = 0, words;
+    if (!(plan->flags & OCCL_PLAN_SLOTS) || planner->msgs + planner->ring_msgs * (plan->nranks - 1) > nslots)
+        return 0;
+    for (uint32_t c = 0; c < plan->nchannels; c++)
+        for (uint32_t i = 0; i < plan->prog[c].nsections; i++)
+            if (most < plan->prog[c].sections[i].range)
+                most = plan->prog[c].sections[i].range; /* the same on every rank */
+    words = (most * plan->elem_bytes + 7) / 8;
+    return most <= chunk && 16 * (words + 1) <= slot_bytes && 8 * words * plan->nranks <= stage;
+}
+
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
 static const char *const op_names[] = {"nop", "copy", "reduce", "reduce_all", "spread", "collect"};

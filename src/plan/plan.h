@@ -67,7 +67,7 @@ typedef struct occl_plan_args {
 } occl_plan_args_t;
 
 typedef struct occl_planner {
-    const char *name;         /* "oneshot", "twoshot", "ring", "tree", "pairwise", "direct", "dissemination" */
+    const char *name;         /* "oneshot", "twoshot", "ring", "tree", "pairwise", "direct", "dissemination", "push" */
     occl_collkind_t kind;
     uint32_t moves;           /* bit set of 1 << occl_movement_t */
     uint32_t partials;        /* 1: intermediate results are stored in the element type at several ranks, so that 8- and 16-bit
@@ -103,6 +103,12 @@ void occl_plan_image(const occl_plan_t *plan, uint64_t at, void *image);
 uint64_t occl_plan_bytes(const occl_plan_args_t *args);
 /* Do the flag numbers of the plan's last iteration fit their words when a chunk has so many elements? */
 int occl_plan_fits(const occl_plan_t *plan, uint64_t chunk);
+/*
+ * May the messages be data-with-flag words (occl_dev_run_t.words)? All ranks answer alike. Only when none is sent a second time
+ * through the same slot, every message fits its slot as words, and all that a step waits for fits `stage` bytes.
+ */
+int occl_plan_words(const occl_planner_t *planner, const occl_plan_t *plan, uint64_t chunk, uint32_t slot_bytes, uint32_t nslots,
+                    uint64_t stage);
 /* The plan as text, a line a step, for dumps. */
 void occl_plan_print(const occl_plan_t *plan, void (*put)(void *state, const char *line), void *state);
 

@@ -21,6 +21,7 @@
     X(twoshot, reduce)                 \
     X(twoshot, reduce_scatter_block)   \
     X(twoshot, bcast)                  \
+    X(push, allreduce)                 \
     X(direct, bcast)                   \
     X(direct, gather)                  \
     X(direct, scatter)                 \

@@ -3,7 +3,7 @@
  * Where each microsecond goes between a processor and a resident kernel: the numbers that the CUDA device is designed by.
  *
  *     nvcc -O3 -arch=sm_90 -std=c++17 -o probe probe.cu -lcuda        (-DWITH_CUBLAS ... -lcublas: matrix products too)
- *     ./probe [memory|host|hop|torn|launch|armed|copy|twoshot|beside|ranks N|all]
+ *     ./probe [memory|small|host|hop|torn|launch|armed|copy|twoshot|beside|ranks N|all]
  *
  * `ranks N` starts N processes that share one GPU through CUDA IPC (run it under MPS, then without). Every kernel and every
  * host loop is bounded by time, so nothing can hang. Plain cudaMalloc only; no setting of the card is touched.
@@ -151,6 +151,65 @@ static void probe_memory(void)
     CHECK(cudaFree(dev));
     CHECK(cudaFree(out));
     CHECK(cudaFreeHost(host));
+}
+
+/* ---- small: what a block pays for this and that --------------------------------------------------------------------- */
+
+__global__ void k_small(int what, int n, uint64_t *out)
+{
+    __shared__ uint32_t box;
+    __shared__ uint64_t chain[4];
+    uint64_t x = 0, t0, t1, *g = chain;
+    if (threadIdx.x < 4)
+        chain[threadIdx.x] = 0;
+    __syncthreads();
+    t0 = clock64();
+    for (int i = 0; i < n; i++) {
+        switch (what) {
+        case 0: x += timer(); break;
+        case 1: __nanosleep(20); break;
+        case 2: __syncthreads(); break;
+        case 3: x += __syncthreads_and(x < 1u << 30); break;
+        case 4:
+            __syncthreads();
+            if (threadIdx.x == 0)
+                box = i;
+            __syncthreads();
+            x += box;
+            break;
+        case 5: asm volatile("ld.u64 %0, [%1];" : "=l"(x) : "l"(g + x) : "memory"); break; /* generic address of shared memory */
+        case 6: asm volatile("fence.acq_rel.gpu;" ::: "memory"); break;
+        case 7: asm volatile("fence.sc.sys;" ::: "memory"); break;
+        default: asm volatile("atom.acq_rel.gpu.add.u64 %0, [%1], 0;" : "=l"(x) : "l"(out + 1 + x) : "memory"); break;
+        }
+    }
+    t1 = clock64();
+    if (threadIdx.x == 0)
+        *out = t1 - t0 + (x == 1);
+}
+static void probe_small(void)
+{
+    static const char *const name[] = {"%globaltimer", "__nanosleep(20)", "__syncthreads", "__syncthreads_and", "lane 0's value to all (two barriers)",
+                                       "shared memory by generic address", "fence.acq_rel.gpu", "fence.sc.sys", "atom.acq_rel.gpu in device memory"};
+    uint64_t *out, got;
+    double v[9];
+    char text[96];
+    CHECK(cudaMalloc((void **)&out, 64));
+    CHECK(cudaMemset(out, 0, 64));
+    head("What a block pays");
+    for (int lanes = 32; lanes <= 512; lanes *= 4)
+        for (int w = 0; w < 9; w++) {
+            if (lanes > 32 && (w < 2 || w > 4))
+                continue;
+            for (int i = 0; i < 9; i++) {
+                k_small<<<1, lanes>>>(w, 1000, out);
+                CHECK(cudaMemcpy(&got, out, 8, cudaMemcpyDeviceToHost));
+                v[i] = got / 1000.0 / ghz;
+            }
+            snprintf(text, sizeof(text), "%s, %d lanes", name[w], lanes);
+            report(text, v, 9, "ns");
+        }
+    CHECK(cudaFree(out));
 }
 
 /* ---- host: processor -> resident kernel -> processor -------------------------------------------------------------- */
@@ -1048,6 +1107,8 @@ int main(int argc, char **argv)
     printf("%s, %d SMs, clock %.3f GHz (used to turn cycles into ns), driver %d\n", prop.name, prop.multiProcessorCount, ghz, driver);
     if (all || !strcmp(what, "memory"))
         probe_memory();
+    if (all || !strcmp(what, "small"))
+        probe_small();
     if (all || !strcmp(what, "host"))
         probe_host();
     if (all || !strcmp(what, "hop"))

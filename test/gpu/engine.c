@@ -7,6 +7,7 @@
  *     engine              the tests (TAP)
  *     engine small        a few of them, for compute-sanitizer
  *     engine bench        latencies and bandwidth, as a table
+ *     engine trace        where the time of a small run goes (daemon.cu built with -DOCCL_TRACING)
  *
  * Nothing can hang: the daemon leaves by itself, and every wait here ends.
  */
@@ -102,12 +103,13 @@ typedef struct job {
     uint64_t x[MAX_RANKS][2 * MAX_RANKS];
     int submitted[MAX_RANKS], done[MAX_RANKS];
     uint32_t what[MAX_RANKS];
-    uint32_t parks;
+    uint32_t parks, words, plain; /* plain: no data-with-flag words even where they fit */
 } job_t;
+static uint64_t serials;
 
 static int exact(const job_t *j)
 {
-    return !strcmp(j->planner->name, "oneshot") || !strcmp(j->planner->name, "twoshot");
+    return !strcmp(j->planner->name, "oneshot") || !strcmp(j->planner->name, "twoshot") || !strcmp(j->planner->name, "push");
 }
 
 /* Values: anything where the fold's order is promised, else small integers whose sums are exact in any order. */
@@ -236,7 +238,7 @@ static void make_data(job_t *j)
                 memcpy(out + p * c * eb, j->hsend[p] + r * c * eb, c * eb);
             break;
         case OCCL_COLL_SENDRECV:
-            if (r == 1)
+            if (r == j->n - 1)
                 memcpy(out, j->hsend[0], c * eb);
             break;
         default: break;
@@ -309,6 +311,9 @@ static int make(job_t *j)
         v->nslots = j->geo.nslots;
         v->sig = 0x5151000000000000u + j->planner->kind;
         v->chunk = j->chunk;
+        v->serial = ++serials;
+        v->words = (uint16_t)(j->words = !j->plain && occl_plan_words(j->planner, plan[r], j->chunk, j->geo.slot_bytes,
+                                                                      j->geo.nslots, OCCL_STAGE_BYTES));
         occl_plan_free(plan[r]);
     }
     for (uint32_t r = 0; r < j->n; r++)
@@ -426,6 +431,16 @@ static int finish(job_t **jobs, uint32_t njobs, uint32_t *outstanding, uint32_t 
     return 1;
 }
 
+/* Padding of pairs is nobody's: it compares equal. */
+static void level(const job_t *j, unsigned char *got, const unsigned char *want, uint64_t bytes)
+{
+    uint32_t from = j->type == OCCL_T_I16_I32 ? 2 : 12, to = j->type == OCCL_T_I16_I32 ? 4 : 16;
+    if (j->type != OCCL_T_I16_I32 && j->type != OCCL_T_F64_I32 && j->type != OCCL_T_I64_I32)
+        return;
+    for (uint64_t i = 0; i + j->eb <= bytes; i += j->eb)
+        memcpy(got + i + from, want + i + from, to - from);
+}
+
 static int right(job_t *j, char *why, size_t len)
 {
     for (uint32_t r = 0; r < j->n; r++) {
@@ -438,6 +453,7 @@ static int right(job_t *j, char *why, size_t len)
             return 0;
         }
         download(got, j->recv[r] - GUARD, bytes);
+        level(j, got + GUARD, j->want[r] + GUARD, j->recv_bytes[r]);
         i = bytes;
         if (memcmp(got, j->want[r], bytes))
             for (i = 0; got[i] == j->want[r][i]; i++)
@@ -528,6 +544,8 @@ static void test_every_planner(int small)
                         j.op = pairs[k].op;
                         if (p->partials && (j.type == OCCL_T_F16 || j.type == OCCL_T_BF16))
                             j.type = OCCL_T_F32;
+                        if (j.type == OCCL_T_C32 && !exact(&j))
+                            j.op = OCCL_OP_SUM; /* a product's zeros have signs that depend on the order */
                         j.count = counts[c];
                         j.channels = ch;
                         j.in_place = seq / 3 % 2;
@@ -741,7 +759,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void bench_latency(uint32_t n, const char *planner, uint32_t channels, uint64_t bytes, occl_movement_t move)
+static void bench_latency(uint32_t n, const char *planner, uint32_t channels, uint64_t bytes, occl_movement_t move, int plain)
 {
     enum { WARM = 200, N = 2000 };
     static double v[N], first[N];
@@ -757,7 +775,8 @@ static void bench_latency(uint32_t n, const char *planner, uint32_t channels, ui
     j.op = OCCL_OP_SUM;
     j.count = bytes / 4;
     j.channels = channels;
-    j.geo = (occl_geometry_t){(uint32_t)(bytes / channels < 960 ? 1024 : (bytes / channels + 16 + 63) / 64 * 64), 4};
+    j.plain = (uint32_t)plain;
+    j.geo = (occl_geometry_t){(uint32_t)((2 * (bytes / channels) + 32 + 63) / 64 * 64), 4};
     if (move == OCCL_MOVE_EXPOSED)
         j.chunk = 65536 / 4;
     if (!make(&j)) {
@@ -800,14 +819,54 @@ static void bench_latency(uint32_t n, const char *planner, uint32_t channels, ui
         launches += dev[r].launches;
     qsort(v, N, sizeof(*v), by_value);
     qsort(first, N, sizeof(*first), by_value);
-    printf("| %-8s %-7s | %u | %8llu | %2u | %8.2f | %8.2f | %8.2f | %5.2f | %llu | %s |\n", planner, move ? "exposed" : "slots", n,
+    printf("| %-8s %-7s | %u | %8llu | %2u | %8.2f | %8.2f | %8.2f | %5.2f | %llu | %s |\n", planner, move ? "exposed" : j.words ? "words" : "slots", n,
            (unsigned long long)bytes, channels, v[N / 2], v[N / 10], v[N * 9 / 10], first[N / 2], (unsigned long long)(launches - l0),
            right(&j, why, sizeof(why)) ? "right" : why);
     fflush(stdout);
     unmake(&j);
 }
 
-static void bench_bandwidth(uint32_t n, uint32_t channels, uint64_t bytes, uint64_t chunk_bytes)
+/* Many tags at once: submissions a second. */
+static void bench_burst(uint32_t n, uint32_t tags)
+{
+    job_t *jobs[64];
+    uint32_t outstanding[MAX_RANKS] = {0};
+    double v[64];
+    for (uint32_t i = 0; i < tags; i++) {
+        job_t *j = jobs[i] = calloc(1, sizeof(*j));
+        j->planner = occl_planner_find(OCCL_COLL_ALLREDUCE, "oneshot");
+        j->n = n;
+        j->type = OCCL_T_F32;
+        j->op = OCCL_OP_SUM;
+        j->count = 2;
+        j->channels = 1;
+        j->geo = small_slots;
+        if (!make(j))
+            bail("no plan");
+        renew(j);
+    }
+    for (int t = 0; t < 64; t++) {
+        double t0 = (double)occl_host_clock_ns();
+        for (uint32_t i = 0; i < tags; i++)
+            for (uint32_t r = 0; r < n; r++) {
+                submit(jobs[i], r, 1, 1);
+                outstanding[r]++;
+            }
+        if (!finish(jobs, tags, outstanding, n * tags))
+            exit(1);
+        v[t] = ((double)occl_host_clock_ns() - t0) * 1e-3 / tags;
+        for (uint32_t i = 0; i < tags; i++)
+            jobs[i]->run++;
+    }
+    qsort(v, 64, sizeof(*v), by_value);
+    printf("| %u tags at once, 8 B, %u ranks: %.2f us each (p10 %.2f, p90 %.2f) |\n", tags, n, v[32], v[6], v[57]);
+    for (uint32_t i = 0; i < tags; i++) {
+        unmake(jobs[i]);
+        free(jobs[i]);
+    }
+}
+
+static void bench_bandwidth(const char *planner, uint32_t n, uint32_t channels, uint64_t bytes, uint64_t chunk_bytes)
 {
     enum { N = 9 };
     double v[N];
@@ -815,7 +874,7 @@ static void bench_bandwidth(uint32_t n, uint32_t channels, uint64_t bytes, uint6
     job_t j, *p = &j;
     char why[200] = "";
     memset(&j, 0, sizeof(j));
-    j.planner = occl_planner_find(OCCL_COLL_ALLREDUCE, "twoshot");
+    j.planner = occl_planner_find(OCCL_COLL_ALLREDUCE, planner);
     j.move = OCCL_MOVE_EXPOSED;
     j.n = n;
     j.type = OCCL_T_F32;
@@ -839,9 +898,9 @@ static void bench_bandwidth(uint32_t n, uint32_t channels, uint64_t bytes, uint6
         j.run++;
     }
     qsort(v, N, sizeof(*v), by_value);
-    /* each rank reads n slices and writes one, then reads and writes n - 1: 2 n bytes of traffic a byte of payload and rank */
-    printf("| twoshot exposed | %u | %10llu | %2u | %8llu | %9.1f | %9.1f | %9.1f | %7.2f TB/s | %s |\n", n, (unsigned long long)bytes,
-           channels, (unsigned long long)chunk_bytes, v[N / 2], v[0], v[N - 1], (double)bytes * (3.0 * n - 1) / v[N / 2] * 1e-6,
+    /* at least: each byte is read once and written once */
+    printf("| %-7s | %u | %10llu | %2u | %8llu | %9.1f | %9.1f | %9.1f | %7.2f TB/s | %s |\n", planner, n, (unsigned long long)bytes,
+           channels, (unsigned long long)chunk_bytes, v[N / 2], v[0], v[N - 1], (double)bytes * 2 * n / v[N / 2] * 1e-6,
            right(&j, why, sizeof(why)) ? "right" : why);
     fflush(stdout);
     unmake(&j);
@@ -854,30 +913,133 @@ static void bench(void)
     conf.residence_ns = 200000000;
     printf("all-reduce float, one process, one thread starts all ranks and waits for all; warm; us\n"
            "| algorithm | ranks | bytes | channels | median | p10 | p90 | starts | launches | result |\n");
-    for (uint32_t ch = 1; ch <= 8; ch *= 8) {
-        for (uint32_t lanes = 128; lanes <= 512; lanes *= 4) {
-            open_ranks(4, ch, lanes, 1, &conf);
-            printf("daemon of %u blocks of %u lanes\n", ch, lanes);
-            for (uint32_t n = 1; n <= 4; n *= 2) {
-                bench_latency(n, "oneshot", 1, 8, OCCL_MOVE_SLOTS);
-                bench_latency(n, "oneshot", 1, 4096, OCCL_MOVE_SLOTS);
-                bench_latency(n, "oneshot", ch, 65536, OCCL_MOVE_SLOTS);
-                if (n > 1)
-                    bench_latency(n, "twoshot", ch, 65536, OCCL_MOVE_EXPOSED);
+    for (uint32_t lanes = 128; lanes <= 512; lanes *= 4) {
+        open_ranks(4, 8, lanes, 1, &conf);
+        printf("daemon of 8 blocks of %u lanes\n", lanes);
+        for (uint32_t n = 1; n <= 4; n *= 2) {
+            bench_latency(n, "oneshot", 1, 8, OCCL_MOVE_SLOTS, 0);
+            bench_latency(n, "oneshot", 1, 8, OCCL_MOVE_SLOTS, 1);
+            bench_latency(n, "oneshot", 1, 1024, OCCL_MOVE_SLOTS, 0);
+            bench_latency(n, "oneshot", 1, 4096, OCCL_MOVE_SLOTS, 0);
+            bench_latency(n, "oneshot", 1, 4096, OCCL_MOVE_SLOTS, 1);
+            bench_latency(n, "oneshot", 8, 16384, OCCL_MOVE_SLOTS, 0);
+            bench_latency(n, "twoshot", 8, 16384, OCCL_MOVE_SLOTS, 0);
+            bench_latency(n, "oneshot", 8, 65536, OCCL_MOVE_SLOTS, 1);
+            if (n > 1) {
+                bench_latency(n, "twoshot", 8, 65536, OCCL_MOVE_SLOTS, 0);
+                bench_latency(n, "twoshot", 8, 65536, OCCL_MOVE_EXPOSED, 1);
             }
-            close_ranks();
         }
+        close_ranks();
     }
+    open_ranks(4, 1, 128, 1, &conf);
+    printf("daemon of 1 block of 128 lanes\n");
+    bench_latency(4, "oneshot", 1, 8, OCCL_MOVE_SLOTS, 0);
+    bench_burst(4, 1);
+    bench_burst(4, 8);
+    bench_burst(4, 32);
+    close_ranks();
     printf("| algorithm | ranks | bytes | channels | chunk | median us | best | worst | traffic | result |\n");
     conf.residence_ns = 2000000000;
     for (uint32_t ch = 8; ch <= OCCL_CHANNELS_MAX; ch *= 2) {
         open_ranks(4, ch, 512, 1, &conf);
-        bench_bandwidth(4, ch, 1u << 20, 65536);
-        bench_bandwidth(4, ch, 16u << 20, 65536);
-        bench_bandwidth(4, ch, 256u << 20, 65536);
-        bench_bandwidth(4, ch, 256u << 20, 1u << 20);
+        bench_bandwidth("twoshot", 4, ch, 1u << 20, 65536);
+        bench_bandwidth("twoshot", 4, ch, 256u << 20, 1u << 20);
+        for (uint64_t chunk = 32768; chunk <= 524288; chunk *= 4) {
+            bench_bandwidth("push", 4, ch, 1u << 20, chunk);
+            bench_bandwidth("push", 4, ch, 16u << 20, chunk);
+            bench_bandwidth("push", 4, ch, 256u << 20, chunk);
+        }
         close_ranks();
     }
+}
+
+/* --- trace: a build with -DOCCL_TRACING ------------------------------------------------------------------------------ */
+
+#define TRACE_LEN 8192
+/* The commonest sequence of places from one "taken" (1) to the next, and the median time of each. */
+static void trace(uint32_t n, uint64_t bytes, int plain)
+{
+    enum { MOST = 64, RUNS = 512 };
+    static uint64_t t[TRACE_LEN];
+    static double at[RUNS][MOST], one[RUNS];
+    static char seq[RUNS][MOST + 1];
+    uint32_t runs = 0, best = 0, best_n = 0;
+    uint32_t outstanding[MAX_RANKS] = {0};
+    uint64_t *buf = device_memory(sizeof(t));
+    occl_chan_t ch;
+    job_t j, *p = &j;
+    memset(&j, 0, sizeof(j));
+    j.planner = occl_planner_find(OCCL_COLL_ALLREDUCE, "oneshot");
+    j.n = n;
+    j.type = OCCL_T_F32;
+    j.op = OCCL_OP_SUM;
+    j.count = bytes / 4;
+    j.channels = 1;
+    j.plain = (uint32_t)plain;
+    j.geo = (occl_geometry_t){16384, 4};
+    if (!make(&j))
+        bail("no plan");
+    renew(&j);
+    while (!occl_cuda_is_out(&dev[0], NULL))
+        usleep(100);
+    usleep(1000);
+    download(&ch, &dev[0].chan[0], sizeof(ch));
+    ch.trace = buf;
+    ch.traced = 0;
+    upload(&dev[0].chan[0], &ch, __builtin_offsetof(occl_chan_t, inbox));
+    for (int i = 0; i < 200; i++) {
+        for (uint64_t end = occl_host_clock_ns() + 8000 + rng() % 2000; occl_host_clock_ns() < end;)
+            ;
+        for (uint32_t r = 0; r < n; r++) {
+            submit(&j, (r + 1) % n, 1, 1);
+            outstanding[r]++;
+        }
+        if (!finish(&p, 1, outstanding, n))
+            exit(1);
+        j.run++;
+    }
+    while (!occl_cuda_is_out(&dev[0], NULL))
+        usleep(100);
+    usleep(2000);
+    download(&ch, &dev[0].chan[0], sizeof(ch));
+    download(t, buf, sizeof(t));
+    printf("trace of rank 0, %u ranks, %llu B%s: %llu marks\n", n, (unsigned long long)bytes, plain ? ", plain" : "",
+           (unsigned long long)ch.traced);
+    for (uint64_t last = ch.traced, i = last > TRACE_LEN ? last - TRACE_LEN : 0; i < last && runs < RUNS; i++) {
+        uint64_t t0 = t[i % TRACE_LEN];
+        uint32_t k = 0;
+        if ((t0 & 0xff) != 1)
+            continue;
+        for (uint64_t m = i; m < last && k < MOST; m++) {
+            uint64_t x = t[m % TRACE_LEN];
+            if (m > i && ((x & 0xff) == 1 || (x & 0xff) == 12))
+                break;
+            at[runs][k] = (double)((x >> 8) - (t0 >> 8)) / 1.98;
+            seq[runs][k++] = (char)('A' + (x & 0xff));
+        }
+        seq[runs++][k] = 0;
+    }
+    for (uint32_t i = 0; i < runs; i++) {
+        uint32_t same = 0;
+        for (uint32_t m = 0; m < runs; m++)
+            same += !strcmp(seq[i], seq[m]);
+        if (same > best_n) {
+            best_n = same;
+            best = i;
+        }
+    }
+    for (uint32_t m = 0; runs && seq[best][m]; m++) {
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < runs; i++)
+            if (!strcmp(seq[i], seq[best]))
+                one[k++] = at[i][m];
+        qsort(one, k, sizeof(double), by_value);
+        printf("  mark %2d at %7.0f ns\n", seq[best][m] - 'A', one[k / 2]);
+    }
+    printf("  (%u of %u runs go this way)\n", best_n, runs);
+    unmake(&j);
+    occl_cuda_free(&dev[0], buf);
 }
 
 int main(int argc, char **argv)
@@ -890,6 +1052,19 @@ int main(int argc, char **argv)
     occl_cuda_close(&probe);
     if (!strcmp(what, "bench")) {
         bench();
+        return 0;
+    }
+    if (!strcmp(what, "trace")) {
+        occl_sched_conf_t conf = usual;
+        conf.linger_ns = 1000000;
+        conf.residence_ns = 200000000;
+        open_ranks(4, 2, 128, 1, &conf);
+        trace(1, 8, 0);
+        trace(2, 8, 0);
+        trace(4, 8, 0);
+        trace(4, 4096, 0);
+        trace(2, 8, 1);
+        close_ranks();
         return 0;
     }
     if (!strcmp(what, "small")) {
