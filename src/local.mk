@@ -15,6 +15,7 @@ occl_core_files += \
 	src/util/lock.h \
 	src/util/log.c \
 	src/util/log.h \
+	src/util/point.h \
 	src/util/rng.h \
 	src/util/status.c \
 	src/util/status.h \

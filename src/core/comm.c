@@ -564,32 +564,34 @@ void occl_comm_check_peers(occl_comm_t *c)
             m->dead = 1;
             how = "has exited";
         }
-        if (!how && OCCL_LIKELY(!occl_load_acquire64(&m->blk->nlost)))
-            continue;
         OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active) {
             occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
+            const char *how_this = how;
             uint32_t i;
             char text[160];
             for (i = 0; i < t->n && t->member[i] != p; i++)
                 ;
             if (i == t->n)
                 continue;
-            occl_tag_check(t); /* its record may have come before it went */
-            if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
-                continue;
-            if (!how) {
-                if (t->pblk[i] || !occl_comm_is_lost(m->blk, t->key))
+            if (how) {
+                occl_tag_check(t); /* its record may have come before it went */
+                if (occl_list_empty(&t->queue) || OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag) != r)
                     continue;
+            }
+            if (t->pblk[i]) {
+                uint64_t w = occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word);
+                if (w >> 16 == r->n && (w & 0xff) == REC_DEAD)
+                    how_this = state == PEER_GONE ? "has finalized MPI while it was running" : "has failed in the middle of it";
+                else if (t->seen[i] >= r->n && !m->dead)
+                    continue; /* it has started this one and will finish it before it goes */
+            } else if (!how && occl_comm_is_lost(m->blk, t->key)) {
                 (void)snprintf(text, sizeof(text), "%.96s has no memory for this tag", m->name);
                 occl_tag_kill(t, OCCL_ERR_RESOURCE, text);
                 continue;
             }
-            if (t->seen[i] >= r->n && !m->dead) {
-                if ((occl_load_acquire64(&t->pblk[i]->rec[r->n & 1].word) & 0xff) != REC_DEAD)
-                    continue; /* it has started this one and will finish it before it goes */
-                how = "has finalized MPI while it was running";
-            }
-            (void)snprintf(text, sizeof(text), "%.96s %s", m->name, how);
+            if (!how_this)
+                continue;
+            (void)snprintf(text, sizeof(text), "%.96s %s", m->name, how_this);
             occl_tag_kill(t, OCCL_ERR_PEER_FAILED, text);
         }
     }

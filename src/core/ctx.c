@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#if defined(OCCL_EMU) && OCCL_EMU
+void (*occl_point_hook)(int point, void *ctx);
+#endif
+
 static __thread char last_error[1024];
 
 const char *occl_last_error(void) { return last_error; }

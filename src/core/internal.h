@@ -22,6 +22,7 @@
 #include "util/list.h"
 #include "util/lock.h"
 #include "util/log.h"
+#include "util/point.h"
 #include "util/strbuf.h"
 
 #define OCCL_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -52,12 +53,14 @@ enum {
     REC_ERROR = 2,       /* the start has failed */
     REC_WITHDRAWING = 3, /* no start for whoever has not opened; becomes WITHDRAWN or READY again (occl_tag_withdraw) */
     REC_WITHDRAWN = 4,   /* no start, until the same n is started again */
-    REC_DEAD = 5         /* the owner has finalized in the middle of it */
+    REC_DEAD = 5,        /* the owner has failed or finalized in the middle of it */
+    REC_DIFFERS = 6      /* started; failed by the owner, since another one's start differed (which may be withdrawn by now) */
 };
 /* Does the word say that run n has been started? */
 static inline int occl_rec_started(uint64_t word, uint64_t n)
 {
-    return word >> 16 == n && ((word & 0xff) == REC_READY || (word & 0xff) == REC_ERROR);
+    uint32_t state = (uint32_t)(word & 0xff);
+    return word >> 16 == n && (state == REC_READY || state == REC_ERROR || state == REC_DIFFERS);
 }
 enum { REC_POOL = 1, REC_IN_PLACE = 2 };
 typedef struct occl_record {
@@ -348,6 +351,7 @@ int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *r
 void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
 int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r);
 void occl_tag_abandon(occl_tag_t *t);
+void occl_run_break(occl_run_t *r, occl_status_t status, char *text);
 int occl_tag_recheck(occl_tag_t *t, occl_run_t *r);
 void occl_tag_enqueue(occl_tag_t *t, occl_run_t *r);
 void occl_tag_activate(occl_tag_t *t);

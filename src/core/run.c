@@ -366,24 +366,25 @@ void occl_run_open(occl_run_t *r)
     int pool = r->pool_off != 0;
     if (!occl_tag_recheck(t, r))
         return;
+    OCCL_POINT(OPENED, ctx);
     ctx->n_gates++;
     if (!r->cp) {
         occl_status_t s = open_message(r);
         if (s != OCCL_OK) {
             if (s != OCCL_ERR_TRUNCATE)
-                occl_run_fail(r, s, occl_text("%s", occl_last_error()));
+                occl_run_break(r, s, occl_text("%s", occl_last_error()));
             return;
         }
     }
     plan = r->cp->plan;
     /* Every member made its mailboxes before it published its record, so they are there; the tests inject failures here. */
     if (!find_mailboxes(r)) {
-        occl_run_fail(r, OCCL_ERR_INTERN, occl_text("a member published run %llu without its links", (unsigned long long)r->n));
+        occl_run_break(r, OCCL_ERR_INTERN, occl_text("a member published run %llu without its links", (unsigned long long)r->n));
         return;
     }
     if (plan->flags & OCCL_PLAN_EXPOSED) {
         if (!grow((void **)&r->x, &r->xcap, 2 * t->n, sizeof(uint64_t))) {
-            occl_run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
+            occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
             return;
         }
         for (uint32_t i = 0; i < t->n; i++) {
@@ -463,7 +464,7 @@ void occl_run_submit(occl_run_t *r)
             r->scratch_cap = r->scratch ? need : 0;
             if (!r->scratch) {
                 d->plan = NULL;
-                occl_run_fail(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
+                occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
                 return;
             }
         }
@@ -518,7 +519,7 @@ void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
         occl_run_fail(r, OCCL_ERR_MISMATCH, occl_run_mismatch_text(r));
         return;
     default:
-        occl_run_fail(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
+        occl_run_break(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
     }
 }
 
@@ -540,6 +541,19 @@ void occl_run_fail(occl_run_t *r, occl_status_t status, char *text)
         return;
     }
     occl_run_finish(r, status, text);
+}
+
+/* It fails here alone and in the middle, when the members may already wait for my part: they are told, and the tag is lost. Takes
+ * text. */
+void occl_run_break(occl_run_t *r, occl_status_t status, char *text)
+{
+    occl_tag_t *t = r->tag;
+    char why[sizeof(t->why_dead)];
+    (void)snprintf(why, sizeof(why), "an earlier run of this tag has failed in the middle: %.100s", text ? text : "");
+    occl_tag_abandon(t);
+    occl_tag_wake(t);
+    occl_run_fail(r, status, text);
+    occl_tag_kill(t, status, why);
 }
 
 /* The run is over for its user; it leaves the tag now, or when the last member has started it. */
@@ -634,7 +648,7 @@ char *occl_run_mismatch_text(occl_run_t *r)
     occl_record_t *recs = calloc(t->n, sizeof(*recs));
     char *done = calloc(t->n, 1), where[96];
     occl_strbuf_t b;
-    uint32_t missing = 0;
+    uint32_t missing = 0, any = 0;
     if (!recs || !done) {
         free(recs);
         free(done);
@@ -668,6 +682,7 @@ char *occl_run_mismatch_text(occl_run_t *r)
         if (f == 2 && t->n == 2 && recs[t->me].kind == OCCL_COLL_SENDRECV)
             continue; /* a message's length and a buffer's room may differ */
         occl_strbuf_printf(&b, " %s", label[f]);
+        any = 1;
         first = 1;
         for (uint32_t i = 0; i < t->n; i++) {
             int many = 0;
@@ -692,6 +707,8 @@ char *occl_run_mismatch_text(occl_run_t *r)
         }
         occl_strbuf_add(&b, ";");
     }
+    if (!any)
+        occl_strbuf_add(&b, " one of them had been started with another signature first, and was withdrawn;");
     if (missing)
         occl_strbuf_printf(&b, " %u members have not started it yet", missing);
     free(recs);

@@ -250,6 +250,7 @@ int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r)
     int missing = 0;
     occl_store_release64(&rec->word, (word & ~0xffull) | REC_WITHDRAWING);
     occl_fence_sys();
+    OCCL_POINT(WITHDRAWING, t->comm->ctx);
     for (uint32_t i = 0; i < t->n && !missing; i++) {
         occl_tagblk_t *b;
         uint64_t w;
@@ -274,7 +275,7 @@ int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r)
     return 1;
 }
 
-/* This process finalizes: members that wait for its part of the head's run shall not, however far it had come. */
+/* This process gives up the head's run: members that wait for its part shall not, however far it had come. */
 void occl_tag_abandon(occl_tag_t *t)
 {
     occl_run_t *r = head_of(t);
@@ -301,6 +302,34 @@ int occl_tag_recheck(occl_tag_t *t, occl_run_t *r)
         ok = 0;
     }
     return ok;
+}
+
+static int differs_from(const occl_tag_t *t, uint32_t i, const occl_run_t *r)
+{
+    return t->seen[i] == r->n && (t->psig[i] != r->dev.sig || (t->pword[i] & 0xff) != REC_READY);
+}
+
+/*
+ * Some member's record differs from mine, so the run fails: if it is still there. As long as somebody has not started it may be
+ * withdrawn, and come again as I would have it, and then nobody but me knew that the run had failed. So my own record
+ * says so, by the protocol of occl_tag_withdraw: WITHDRAWING holds off openers while I look again.
+ */
+static int disagree(occl_tag_t *t, occl_run_t *r)
+{
+    uint64_t *word = &t->blk->rec[r->n & 1].word, mine = *word;
+    int all = t->nseen + 1 >= t->n, differs = 0;
+    OCCL_POINT(DISAGREES, t->comm->ctx);
+    if (!all)
+        occl_store_release64(word, (mine & ~0xffull) | REC_WITHDRAWING);
+    (void)occl_tag_recheck(t, r);
+    for (uint32_t i = 0; i < t->n; i++)
+        differs |= i != t->me && differs_from(t, i, r);
+    if (!all) {
+        occl_store_release64(word, differs ? (mine & ~0xffull) | REC_DIFFERS : mine);
+        occl_comm_publish(t->comm, t->key);
+        occl_tag_wake(t);
+    }
+    return differs;
 }
 
 /* Reads the members' records of the head's run and lets it go on as far as they allow. */
@@ -330,11 +359,11 @@ void occl_tag_check(occl_tag_t *t)
             t->seen[i] = r->n;
             t->nseen++;
         }
-        differs |= t->psig[i] != r->dev.sig || (t->pword[i] & 0xff) == REC_ERROR;
+        differs |= differs_from(t, i, r);
     }
     if (OCCL_UNLIKELY(differs) && r->state != RUN_DRAIN && !r->failing) {
         char *text;
-        if (!occl_tag_recheck(t, r))
+        if (!disagree(t, r))
             return; /* what differed has been withdrawn: look again at the next news */
         t->comm->n_mismatch++;
         t->comm->ctx->n_mismatch++;
@@ -345,6 +374,7 @@ void occl_tag_check(occl_tag_t *t)
     }
     if (t->nseen + 1 < t->n)
         return;
+    OCCL_POINT(SEEN, t->comm->ctx);
     if (r->state == RUN_GATE) {
         occl_run_open(r);
         return;

@@ -129,6 +129,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             seen = __atomic_load_n(&ctx->sleeper->bell, __ATOMIC_ACQUIRE);
             occl_store_relaxed32(&ctx->sleeper->sleeping, ++ctx->sleepers);
             occl_fence_sys(); /* announced; now look once more: a peer posts, fences, looks who sleeps */
+            OCCL_POINT(ANNOUNCED, ctx);
             ctx->idle_passes = 0;
         }
         moved = occl_ctx_progress(ctx, focus, phase == SPIN);
@@ -138,6 +139,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
                 occl_ctx_unlock(ctx);
                 if (ctx->wait_hook)
                     ctx->wait_hook(ctx->wait_hook_state);
+                OCCL_POINT(SLEEPING, ctx);
                 (void)occl_futex_wait(&ctx->sleeper->bell, seen, sleep);
                 occl_ctx_lock(ctx);
                 if (sleep < (ctx->wait_hook ? SLEEP_HOOK_NS : SLEEP_MAX_NS))

@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors
+emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -28,3 +28,7 @@ test_emu_errors_SOURCES = test/emu/errors.c
 test_emu_errors_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_errors_LDADD = $(EMU_LIBS)
 test_emu_errors_LDFLAGS = $(occl_test_ldflags)
+test_emu_cancel_SOURCES = test/emu/cancel.c
+test_emu_cancel_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_cancel_LDADD = $(EMU_LIBS)
+test_emu_cancel_LDFLAGS = $(occl_test_ldflags)
