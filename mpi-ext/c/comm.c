@@ -56,6 +56,7 @@ void occl_mpi_comm_unref(occl_mpi_comm_t *m) { atomic_fetch_sub_explicit(&m->ref
  * refers to it. */
 static void reap(void)
 {
+    occl_mpi_req_reap(); /* requests hold communicators */
     occl_lock(&occl_mpi.lock);
     OCCL_LIST_EACH(m, next, &occl_mpi.leaving, occl_mpi_comm_t, link) {
         if (m->priv && occl_comm_all_detached(m->core)) {

@@ -226,6 +226,8 @@ int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, MPI_Request *reques
 /* Ours, with a reference, or NULL */
 occl_mpi_req_t *occl_mpi_req_find(MPI_Request request);
 void occl_mpi_req_unref(occl_mpi_req_t *q);
+/* Frees what MPI has let go of. Not from inside MPI. */
+void occl_mpi_req_reap(void);
 static inline int occl_mpi_req_is_over(const occl_mpi_req_t *q) { return !q->run || occl_run_is_over(q->run); }
 /* Over already: completes it in MPI's eyes, as MPI_Wait would. Returns the outcome's code; raises nothing. */
 int occl_mpi_req_finish(occl_mpi_req_t *q, MPI_Request *request, MPI_Status *status);

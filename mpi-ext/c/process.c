@@ -153,6 +153,7 @@ static int finalize_fn(MPI_Comm comm, int keyval, void *value, void *extra)
         opal_unregister(opal_hook);
 #endif
     warn_pending();
+    occl_mpi_req_reap();
     occl_mpi_comm_detach_all();
     /* Pending runs end here: their callbacks still find everything as it was. */
     atomic_store_explicit(&occl_mpi.state, OCCL_MPI_GONE, memory_order_release);

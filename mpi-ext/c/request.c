@@ -106,6 +106,7 @@ occl_mpi_req_t *occl_mpi_req_alloc(occl_mpi_comm_t *m, const char *fn)
 {
     occl_mpi_req_t *q;
 
+    occl_mpi_req_reap();
     occl_lock(&spare_lock);
     if ((q = spare) != NULL) {
         spare = q->next;
@@ -151,6 +152,34 @@ void occl_mpi_req_unref(occl_mpi_req_t *q)
 {
     if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) == 1)
         req_free(q);
+}
+
+/*
+ * What MPI has let go of, to be freed by the next thread in a call of ours. Freeing drops the run, and whoever takes the core's
+ * lock for that also delivers callbacks of other runs, which complete requests: an MPI call from inside MPI, which at
+ * MPI_THREAD_MULTIPLE MPICH answers with a failed assertion (it holds its global lock over the free function).
+ */
+static _Atomic(occl_mpi_req_t *) buried;
+
+static void bury(occl_mpi_req_t *q)
+{
+    occl_mpi_req_t *head = atomic_load_explicit(&buried, memory_order_relaxed);
+
+    do
+        q->next = head;
+    while (!atomic_compare_exchange_weak_explicit(&buried, &head, q, memory_order_release, memory_order_relaxed));
+}
+
+void occl_mpi_req_reap(void)
+{
+    occl_mpi_req_t *q, *next;
+
+    if (OCCL_LIKELY(atomic_load_explicit(&buried, memory_order_relaxed) == NULL))
+        return;
+    for (q = atomic_exchange_explicit(&buried, NULL, memory_order_acquire); q; q = next) {
+        next = q->next;
+        req_free(q);
+    }
 }
 
 static occl_status_t req_status(const occl_mpi_req_t *q)
@@ -260,7 +289,8 @@ static int free_fn(void *state)
     occl_mpi_req_t *q = state;
 
     table_remove(q);
-    occl_mpi_req_unref(q);
+    if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) == 1)
+        bury(q);
     return MPI_SUCCESS;
 }
 

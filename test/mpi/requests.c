@@ -336,8 +336,12 @@ static void freeing_and_cancelling(void)
     ok_all(tap_rank == 1 || class_of(rc) == MPI_ERR_PENDING, "an active request's outcome is MPI_ERR_PENDING");
     for (rc = MPI_ERR_PENDING; class_of(rc) == MPI_ERR_PENDING;)
         MPIX_Occl_request_get_error(req, &rc);
-    ok_all(rc == MPI_SUCCESS && MPI_Request_get_status(req, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag && req != MPI_REQUEST_NULL,
-           "asking makes progress and does not complete the request");
+    /* at MULTIPLE the helper may have found the run over and be about to tell MPI */
+    double until = tap_now() + tap_slack();
+    for (flag = 0; !flag && tap_now() < until;)
+        if (MPI_Request_get_status(req, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            break;
+    ok_all(rc == MPI_SUCCESS && flag && req != MPI_REQUEST_NULL, "asking makes progress and does not complete the request");
     MPI_Wait(&req, MPI_STATUS_IGNORE);
     ok_all(right(3), "its result is there");
 }
