@@ -413,6 +413,23 @@ static void fill_hello(hello_t *hello, MPI_Info info, char *algo, int algo_len, 
     occl_unlock(&occl_mpi.lock);
 }
 
+/* A communicator without a name is told by its members: "communicator {2,3}", in MPI_COMM_WORLD's numbering. */
+static void name_by_members(occl_mpi_comm_t *m)
+{
+    enum { SHOWN = 6 };
+    char *to = m->name;
+    size_t len = sizeof m->name, at;
+
+    at = (size_t)snprintf(to, len, "communicator {");
+    for (int r = 0; r < m->size && r < SHOWN; r++) {
+        if (m->member[r].world_rank == MPI_UNDEFINED)
+            at += (size_t)snprintf(to + at, len - at, "%s?", r ? "," : "");
+        else
+            at += (size_t)snprintf(to + at, len - at, "%s%d", r ? "," : "", m->member[r].world_rank);
+    }
+    snprintf(to + at, len - at, "%s}", m->size > SHOWN ? ",..." : "");
+}
+
 static occl_mpi_comm_t *comm_new(const void *all, int rank, int size, MPI_Comm user, MPI_Group group)
 {
     occl_mpi_comm_t *m = calloc(1, sizeof *m);
@@ -451,6 +468,8 @@ static occl_mpi_comm_t *comm_new(const void *all, int rank, int size, MPI_Comm u
     m->size = size;
     atomic_init(&m->refs, 1);
     PMPI_Comm_get_name(user, m->name, &len);
+    if (!m->name[0])
+        name_by_members(m);
     return m;
 }
 
@@ -551,7 +570,7 @@ int PMPIX_Occl_comm_attach(MPI_Comm comm, MPI_Info info)
     oob.allgather = oob_allgather;
     oob.rank_name = oob_rank_name;
     oob.state = m;
-    oob.name = m->name[0] ? m->name : NULL;
+    oob.name = m->name;
     opts.algo = algo[0] ? algo : NULL;
     status = occl_comm_attach(occl_mpi.ctx, &oob, &opts, &m->core);
     if (status != OCCL_OK) {

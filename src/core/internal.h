@@ -371,6 +371,9 @@ void occl_run_submit(occl_run_t *r);
 void occl_run_publish(occl_run_t *r);
 void occl_run_open(occl_run_t *r);
 void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
+/* As in messages: "int32", "sum" */
+const char *occl_type_name(uint32_t type);
+const char *occl_op_name(uint32_t op);
 char *occl_run_mismatch_text(occl_run_t *r);
 char *occl_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void occl_pool_trim(occl_ctx_t *ctx);

@@ -599,7 +599,7 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
 
 /* --- what the members disagree about ------------------------------------------------------------------------------ */
 
-static const char *type_name(uint32_t type)
+const char *occl_type_name(uint32_t type)
 {
     static const char *const names[] = {
 #define X(id, number, bytes, name) name,
@@ -609,7 +609,7 @@ static const char *type_name(uint32_t type)
     return type < OCCL_T_COUNT ? names[type] : "?";
 }
 
-static const char *op_name(uint32_t op)
+const char *occl_op_name(uint32_t op)
 {
     static const char *const names[] = {
 #define X(id, number, name) name,
@@ -633,9 +633,9 @@ static void field(char *buf, size_t len, const occl_record_t *rec, int which)
     else if (which == 2)
         (void)snprintf(buf, len, "%llu", (unsigned long long)rec->count);
     else if (which == 3)
-        (void)snprintf(buf, len, "%s", type_name(rec->type));
+        (void)snprintf(buf, len, "%s", occl_type_name(rec->type));
     else if (which == 4)
-        (void)snprintf(buf, len, "%s", op_name(rec->op));
+        (void)snprintf(buf, len, "%s", occl_op_name(rec->op));
     else
         (void)snprintf(buf, len, "%d", (int)rec->root);
 }

@@ -47,3 +47,25 @@ test_mpi_requests_multiple_LDADD = $(occl_mpi_test_libs)
 test_mpi_requests_multiple_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/requests_multiple-n2.t
 SMOKE_TESTS += test/mpi/requests_single-n2.t
+
+# errors: wrong arguments, ranks that disagree
+check_PROGRAMS += test/mpi/errors
+test_mpi_errors_SOURCES = test/mpi/errors.c
+test_mpi_errors_LDADD = $(occl_mpi_test_libs)
+test_mpi_errors_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/errors-n3.t
+SMOKE_TESTS += test/mpi/errors-n3.t
+
+# traffic: the program's own messages beside ours
+check_PROGRAMS += test/mpi/traffic
+test_mpi_traffic_SOURCES = test/mpi/traffic.c
+test_mpi_traffic_LDADD = $(occl_mpi_test_libs)
+test_mpi_traffic_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/traffic-n4.t
+
+# threads: MPI_THREAD_MULTIPLE
+check_PROGRAMS += test/mpi/threads
+test_mpi_threads_SOURCES = test/mpi/threads.c
+test_mpi_threads_LDADD = $(occl_mpi_test_libs) -lpthread
+test_mpi_threads_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/threads-n2.t
