@@ -69,3 +69,11 @@ test_mpi_threads_SOURCES = test/mpi/threads.c
 test_mpi_threads_LDADD = $(occl_mpi_test_libs) -lpthread
 test_mpi_threads_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/threads-n2.t
+
+# ending: what is forgotten at MPI_Finalize; exit codes. The script starts the program several times.
+check_PROGRAMS += test/mpi/ending_prog
+test_mpi_ending_prog_SOURCES = test/mpi/ending_prog.c
+test_mpi_ending_prog_LDADD = $(OCCL_LIB)
+test_mpi_ending_prog_LDFLAGS = $(occl_test_ldflags)
+dist_check_SCRIPTS += test/mpi/ending.t
+TESTS += test/mpi/ending.t
