@@ -120,7 +120,15 @@ static void wait_hook(void *state)
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-static void dump_line(void *state, const char *text) { occl_log((occl_logger_t *)state, OCCL_LOG_WARN, "%s", text); }
+/* Text of several lines: a line of the log each */
+static void dump_lines(void *state, const char *text)
+{
+    for (const char *end; *text; text = *end ? end + 1 : end) {
+        end = text + strcspn(text, "\n");
+        if (end > text)
+            occl_log((occl_logger_t *)state, OCCL_LOG_WARN, "%.*s", (int)(end - text), text);
+    }
+}
 
 /* A program that forgot an operation is told so: its result will never come. */
 static void warn_pending(void)
@@ -138,7 +146,7 @@ static void warn_pending(void)
              (unsigned long long)pending);
     OCCL_LIST_EACH(m, next, &occl_mpi.attached, occl_mpi_comm_t, link)
         if (occl_get_stat(occl_mpi.ctx, m->core, "pending", &pending) == OCCL_OK && pending > 0)
-            occl_comm_dump(m->core, dump_line, &log);
+            occl_comm_dump(m->core, dump_lines, &log);
 }
 
 /* Runs first thing in MPI_Finalize, on the thread that calls it, while MPI is still whole. Nothing here waits for another

@@ -3,7 +3,7 @@
 # Programs end soon and with the exit code that they give, whatever of ours they forgot.
 . "$top_srcdir/test/tap/tap.sh"
 
-prog=$top_builddir/test/mpi/ending_prog_prog
+prog=$top_builddir/test/mpi/ending_prog
 OMPI_ALLOW_RUN_AS_ROOT=1
 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -26,8 +26,9 @@ ok $? "noinit: a call before MPI_Init is an error code, and that is all"
 ends clean 0
 grep OCCL "$tap_tmp/err" >"$tap_tmp/bad"
 empty "clean: not a word from us" "$tap_tmp/bad"
-ends forget 7
-[ "$(grep -c 'OCCL warn.*pending' "$tap_tmp/err")" = 1 ]
+# 0: Open MPI's launcher may lose what is written before an exit code that is not
+ends forget 0
+[ "$(grep -c 'OCCL warn: MPI_Finalize was called while 2 operations are pending' "$tap_tmp/err")" = 1 ]
 ok $? "forget: one warning says that operations were pending"
 grep -q 'OCCL warn.*77' "$tap_tmp/err"
 ok $? "forget: and names them"

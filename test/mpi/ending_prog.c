@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static MPIX_Occl_Coll kept = MPIX_OCCL_COLL_NULL;
 static int destructor_checks;
@@ -67,6 +68,8 @@ int main(int argc, char **argv)
         MPIX_Occl_iallreduce(&x, &y, 1, MPI_INT, MPI_SUM, 77, comm, &req);
         MPIX_Occl_ibarrier(78, comm, &other);
         MPIX_Occl_continue(&other, note, NULL);
+    } else if (strcmp(how, "forget") == 0) {
+        usleep(500000); /* rank 0 ends first: otherwise it finds that its peer has gone */
     } else if (strcmp(how, "late") == 0 && rank == 0) {
         /* The others go to MPI_Finalize at once. */
         MPIX_Occl_iallreduce(&x, &y, 1, MPI_INT, MPI_SUM, 77, comm, &req);
