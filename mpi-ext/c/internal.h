@@ -231,6 +231,8 @@ void occl_mpi_req_reap(void);
 static inline int occl_mpi_req_is_over(const occl_mpi_req_t *q) { return !q->run || occl_run_is_over(q->run); }
 /* Over already: completes it in MPI's eyes, as MPI_Wait would. Returns the outcome's code; raises nothing. */
 int occl_mpi_req_finish(occl_mpi_req_t *q, MPI_Request *request, MPI_Status *status);
+/* Over already: MPI is told, if nobody has yet. */
+void occl_mpi_req_tell(occl_mpi_req_t *q);
 /* Error code of the outcome; only when over */
 int occl_mpi_req_outcome(occl_mpi_req_t *q);
 void occl_mpi_req_continue(occl_mpi_req_t *q, MPIX_Occl_Continue_function *fn, void *state);

@@ -539,7 +539,12 @@ int PMPIX_Occl_request_get_error(MPI_Request request, int *errorcode)
     if (q->run)
         (void)occl_run_test(q->run);
     occl_mpi_req_drain();
-    *errorcode = occl_mpi_req_is_over(q) ? occl_mpi_req_outcome(q) : occl_mpi_class(OCCL_ERR_PENDING);
+    if (occl_mpi_req_is_over(q)) {
+        occl_mpi_req_tell(q); /* MPI_Request_get_status makes no progress in MPICH: it would not find out by itself */
+        *errorcode = occl_mpi_req_outcome(q);
+    } else {
+        *errorcode = occl_mpi_class(OCCL_ERR_PENDING);
+    }
     occl_mpi_req_unref(q);
     return MPI_SUCCESS;
 }
