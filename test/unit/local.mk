@@ -36,6 +36,8 @@ test_unit_data_emu_LDADD = $(TAP_LIBS) -lpthread
 test_unit_data_emu_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/unit/data.t test/unit/data_emu.t
 SMOKE_TESTS += test/unit/data_emu.t
+# The same cases on a GPU; how to build it stands in the file.
+EXTRA_DIST += test/gpu/data.cu
 
 # planners
 unit_plan_tests = test/unit/plan test/unit/select
