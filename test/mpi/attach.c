@@ -183,8 +183,13 @@ static void agreement(void)
     ok_all(MPIX_Occl_comm_attach(comm, info) == MPI_SUCCESS && works(comm), "a number is a priority; unknown keys are ignored");
     MPIX_Occl_comm_detach(comm);
 
-    MPI_Info_set(info, "mpix_occl_algo", tap_rank == last ? "allreduce=ring" : "allreduce=oneshot");
+    MPI_Info_set(info, "mpix_occl_algo", tap_rank == last ? "allreduce:ring" : "allreduce:oneshot");
     ok_all(is_class(MPIX_Occl_comm_attach(comm, info), MPIX_OCCL_ERR_MISMATCH, "mpix_occl_algo", comm), "hints for algorithms must agree");
+    MPI_Info_set(info, "mpix_occl_algo", "no such thing");
+    ok_all(is_class(MPIX_Occl_comm_attach(comm, info), MPI_ERR_INFO_VALUE, "no such thing", comm), "one that cannot be read is MPI_ERR_INFO_VALUE");
+    MPI_Info_set(info, "mpix_occl_algo", "allreduce:twoshot");
+    ok_all(MPIX_Occl_comm_attach(comm, info) == MPI_SUCCESS && works(comm), "one that can is taken");
+    MPIX_Occl_comm_detach(comm);
     MPI_Info_free(&info);
 
     forge = tap_rank == last;
