@@ -4,6 +4,7 @@
 # when it read nothing at all (a changed output format must not pass for 0).
 . "$top_srcdir/test/tap/tap.sh"
 
+unset OCCL_NVCC_ALLOW_STACK
 check="sh $top_srcdir/config/nvcc-check --parse"
 report() { # FRAME STORES LOADS
     cat <<EOT
