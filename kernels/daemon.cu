@@ -12,14 +12,13 @@
  * What the daemon reads all the time is copied to shared memory: device memory is 200 ns away, and each acquire empties the
  * first-level cache. The tail of occl_daemon_t and the head of occl_chan_t go back when it leaves.
  */
-extern "C" __global__ void __launch_bounds__(512, 1) occl_k_daemon(occl_daemon_t *home, uint64_t launch)
+extern "C" __global__ void __launch_bounds__(OCCL_LANES_MAX, 1) occl_k_daemon(occl_daemon_t *home, uint64_t launch)
 {
     enum {
         daemon_bytes = sizeof(occl_daemon_t) - __builtin_offsetof(occl_daemon_t, conf),
         chan_bytes = __builtin_offsetof(occl_chan_t, inbox)
     };
     __shared__ uint64_t daemon_words[daemon_bytes / 8], chan_words[chan_bytes / 8];
-    __shared__ occl_cache_t cache;
     occl_lanes_t l = {0};
     occl_daemon_t *d = OCCL_TAIL(occl_daemon_t, conf, daemon_words);
     occl_chan_t *ch = (occl_chan_t *)chan_words, *ch_home = &home->chan[blockIdx.x];
@@ -28,15 +27,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) occl_k_daemon(occl_daemon_t
     occl_copy_words(l, chan_words, ch_home, chan_bytes);
     occl_sync(l);
     if (occl_lane(l) == 0) {
-        cache.owner = cache.raw = 0;
-        cache.serial = 0;
-        ch->cache = &cache;
+        occl_cache_of(ch)->owner = occl_cache_of(ch)->raw = 0;
+        occl_cache_of(ch)->serial = 0;
     }
     occl_sync(l);
     occl_dev_daemon(l, home, d, ch, launch);
-    occl_sync(l);
-    if (occl_lane(l) == 0)
-        ch->cache = 0;
     occl_sync(l);
     occl_copy_words(l, ch_home, chan_words, chan_bytes);
     if (ch->index == 0 && occl_lane(l) == 0)

@@ -26,6 +26,12 @@
 #define OCCL_FRONT OCCL_CUDA
 #endif
 
+/*
+ * Lanes of a block on CUDA, at most. Twice as many would have half the registers each, which the engine does not fit; what
+ * counts for bandwidth is the product of lanes and what each keeps in flight.
+ */
+#define OCCL_LANES_MAX 256
+
 #define OCCL_CHANNELS_MAX 32
 #define OCCL_TABLE_MAX 64       /* runs that a channel holds at once; the rest wait in front */
 #define OCCL_QUEUE_LEN 1024     /* submissions in flight, a power of two; the host never has more outstanding */

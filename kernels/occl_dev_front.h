@@ -100,12 +100,26 @@ typedef struct occl_cache {
     occl_step_t steps[OCCL_CACHE_STEPS];
     occl_link_t links[OCCL_CACHE_RANKS];
     const void *srcs[OCCL_CACHE_RANKS];
+    const void *dsts[OCCL_CACHE_RANKS];
     uint64_t stage[OCCL_STAGE_BYTES / 8]; /* data of messages that came as words */
 } occl_cache_t;
+
+/* Where the block's cache is. On CUDA a place that the compiler knows: no pointer to hold, none to follow. */
+#if OCCL_CUDA
+OCCL_FN occl_cache_t *occl_cache_of(const occl_chan_t *ch)
+{
+    __shared__ __align__(16) occl_cache_t cache;
+    (void)ch;
+    return &cache;
+}
+#else
+OCCL_FN occl_cache_t *occl_cache_of(const occl_chan_t *ch) { return ch->cache; }
+#endif
 
 OCCL_FN void occl_copy_words(occl_lanes_t l, void *to, const void *from, uint64_t bytes)
 {
     uint64_t i;
+    OCCL_ROLLED
     for (i = occl_lane(l); i < bytes / 8; i += occl_nlanes(l))
         ((uint64_t *)to)[i] = ((const uint64_t *)from)[i];
 }
@@ -152,6 +166,7 @@ OCCL_FN uint32_t occl_front_look(occl_lanes_t l, occl_daemon_t *d, uint64_t take
     *w = 0;
     if (g >= occl_front_groups(l))
         return 0;
+    OCCL_ROLLED
     for (i = occl_lane(l) % OCCL_SUB_WORDS; i < OCCL_SUB_WORDS; i += occl_nlanes(l))
         ok &= occl_front_word(occl_front_sub(d, taken + 1 + g), i, (uint32_t)(taken + 1 + g), w);
     return ok;
@@ -164,7 +179,7 @@ OCCL_FN uint32_t occl_front_look(occl_lanes_t l, occl_daemon_t *d, uint64_t take
 OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint32_t g, uint64_t number, uint64_t w,
                                  occl_dev_run_t **run_p)
 {
-    occl_cache_t *cache = ch->cache;
+    occl_cache_t *cache = occl_cache_of(ch);
     occl_dev_run_t *r;
     uint64_t head;
     uint32_t lane = occl_lane(l) - g * OCCL_SUB_WORDS, i, n = occl_nlanes(l); /* other groups: beyond all bounds below */
@@ -184,6 +199,7 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
             occl_store_relaxed32(&r->drop, 1);
         return head;
     }
+    OCCL_ROLLED
     for (i = lane; i < OCCL_SUB_WORDS; i += n) {
         if (n < OCCL_SUB_WORDS)
             (void)occl_front_word(occl_front_sub(d, number), i, (uint32_t)number, &w);
@@ -198,8 +214,10 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
             cache->raw = r;
     }
     if (head & OCCL_SUB_FRESH) {
+        OCCL_ROLLED
         for (i = occl_lane(l); i < sizeof(r->st) / 8; i += n)
             ((uint64_t *)r->st)[i] = 0;
+        OCCL_ROLLED
         for (i = occl_lane(l); i < sizeof(r->st[0]) / 8; i += n)
             ((uint64_t *)&cache->run.st[0])[i] = 0;
     }
@@ -209,6 +227,7 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
         occl_sync(l);
         from = (const uint64_t *)(uintptr_t)cache->run.near[0];
         words = cache->run.near[1];
+        OCCL_ROLLED
         for (k = occl_lane(l); k < words; k += n)
             ((uint64_t *)(uintptr_t)cache->run.xsend)[k] = occl_load_relaxed64(from + k);
     }
@@ -229,7 +248,7 @@ OCCL_FN void occl_front_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t
 /* All lanes: the run as it is worked on, in the cache. */
 OCCL_FN occl_dev_run_t *occl_cache_bring(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r)
 {
-    occl_cache_t *k = ch->cache;
+    occl_cache_t *k = occl_cache_of(ch);
     occl_dev_run_t *w = &k->run;
     uint32_t c = ch->index, n;
     if (k->owner == r)
@@ -282,6 +301,14 @@ OCCL_FN occl_dev_run_t *occl_cache_bring(occl_lanes_t l, occl_chan_t *ch, occl_d
 
 /* Lane 0. What a turn has changed. */
 OCCL_FN void occl_cache_keep(occl_chan_t *ch, occl_dev_run_t *r, const occl_dev_run_t *w) { r->st[ch->index] = w->st[ch->index]; }
+/* The plan of a run that is worked on: beside it in the cache. */
+OCCL_FN const occl_plan_t *occl_plan_of(const occl_dev_run_t *r)
+{
+    return (const occl_plan_t *)(const void *)((const char *)r - __builtin_offsetof(occl_cache_t, run) +
+                                               __builtin_offsetof(occl_cache_t, plan));
+}
+#else
+OCCL_FN const occl_plan_t *occl_plan_of(const occl_dev_run_t *r) { return r->plan; }
 #endif
 
 #endif

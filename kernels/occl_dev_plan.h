@@ -83,7 +83,7 @@ typedef struct occl_kexpr {
 typedef struct occl_ref {
     uint64_t off;    /* elements (SCRATCH: chunks) */
     uint32_t space;
-    int32_t rank;    /* XSEND, XRECV: whose; else unused */
+    int32_t rank;    /* XSEND, XRECV: whose; -1, for a REDUCE_ALL into XRECV: everybody's; else unused */
 } occl_ref_t;
 
 typedef struct occl_step {

@@ -66,6 +66,7 @@ OCCL_FN void occl_dev_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *
 /* Lane 0 only. Takes entry `i` out of the table. */
 OCCL_FN void occl_dev_remove(occl_chan_t *ch, uint32_t i)
 {
+    OCCL_ROLLED
     for (ch->ntable--; i < ch->ntable; i++)
         ch->table[i] = ch->table[i + 1];
 }
@@ -74,14 +75,18 @@ OCCL_FN void occl_dev_remove(occl_chan_t *ch, uint32_t i)
 OCCL_FN void occl_dev_insert(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *r)
 {
     uint32_t i = ch->ntable++;
-    for (; i && ch->table[i - 1]->priority < r->priority; i--)
-        ch->table[i] = ch->table[i - 1];
+    if (i) {
+        uint32_t priority = r->priority;
+        OCCL_ROLLED
+        for (; i && ch->table[i - 1]->priority < priority; i--)
+            ch->table[i] = ch->table[i - 1];
+    }
     ch->table[i] = r;
 #if OCCL_FRONT
-    if (ch->cache->owner == r)
-        ch->cache->owner = 0; /* submitted again: something may have changed */
-    if (ch->cache->raw == r) {
-        ch->cache->run.st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
+    if (occl_cache_of(ch)->owner == r)
+        occl_cache_of(ch)->owner = 0; /* submitted again: something may have changed */
+    if (occl_cache_of(ch)->raw == r) {
+        occl_cache_of(ch)->run.st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
         return;
     }
 #endif
@@ -99,17 +104,20 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
 {
     occl_queue_t *inbox = &d->chan[ch->index].inbox; /* ch may be a copy */
     uint64_t head, tail;
-    uint32_t c, n;
+    uint32_t c, n, taken_any = 0;
     if (ch->index == 0) {
         occl_dev_run_t *r;
         uint64_t taken = d->taken, words, w;
         uint32_t g, ok, some, idle = ch->ntable == 0 ? 8 : 1;
+        OCCL_ROLLED
         do {
             /* With nothing to do but to wait for something to do, that is all it does for a while. */
             ok = occl_front_look(l, d, taken, &words);
             some = occl_all(l, ok || occl_lane(l) >= OCCL_SUB_WORDS);
             OCCL_TRACE(l, ch, some ? 1 : 12);
         } while (!some && --idle);
+        taken_any = some;
+        OCCL_ROLLED
         for (g = 0; some; some = ++g < occl_front_groups(l) && occl_all(l, ok || occl_lane(l) / OCCL_SUB_WORDS != g)) {
             uint32_t room = ch->ntable < OCCL_TABLE_MAX;
             w = occl_front_take(l, d, ch, g, taken + 1 + g, words, &r);
@@ -117,6 +125,7 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
             if (!(w & OCCL_SUB_LEFT))
                 continue;
             n = (uint32_t)(w >> OCCL_SUB_CHANNELS_AT) & 63;
+            OCCL_ROLLED
             for (c = occl_lane(l); c < n; c += occl_nlanes(l)) {
                 occl_queue_t *in = &d->chan[c].inbox;
                 if (!(w & OCCL_SUB_FRESH) && r->st[c].over)
@@ -132,13 +141,14 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
         }
     }
     OCCL_TRACE(l, ch, 2);
-    if (occl_lane(l) != 0)
+    if (occl_lane(l) != 0 || taken_any) /* the leader's own inbox is for what its table had no room for: it can wait a pass */
         return 0;
     head = ch->inbox_head;
     tail = occl_load_relaxed64(&inbox->tail);
     if (head == tail)
         return 0;
     tail = occl_load_acquire_dev64(&inbox->tail);
+    OCCL_ROLLED
     for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++)
         occl_dev_insert(d, ch, (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&inbox->entry[head & (OCCL_QUEUE_LEN - 1)]));
     ch->inbox_head = head;
@@ -154,10 +164,12 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
         /* The leader alone reads the host's memory and hands entries on. */
         head = d->sq.head;
         tail = occl_load_acquire64(&d->sq.tail);
+        OCCL_ROLLED
         for (; head != tail; head++) {
             uint64_t e = occl_load_relaxed64(&d->sq.entry[head & (OCCL_QUEUE_LEN - 1)]);
             occl_dev_run_t *r = (occl_dev_run_t *)(uintptr_t)e;
             uint32_t c, n = r->plan->nchannels;
+            OCCL_ROLLED
             for (c = 0; c < n; c++) {
                 occl_queue_t *in = &d->chan[c].inbox;
                 uint64_t t = in->tail;
@@ -172,6 +184,7 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
     }
     head = q->head;
     tail = occl_load_acquire64(&q->tail);
+    OCCL_ROLLED
     for (; head != tail && ch->ntable < OCCL_TABLE_MAX; head++) {
         occl_dev_run_t *r = (occl_dev_run_t *)(uintptr_t)occl_load_relaxed64(&q->entry[head & (OCCL_QUEUE_LEN - 1)]);
         occl_dev_insert(d, ch, r);
@@ -195,6 +208,7 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
     occl_chan_state_t *st = &w->st[ch->index];
     uint32_t moved = 0, polls = 0, total = 0, v, go;
     uint64_t deadline = 0;
+    OCCL_ROLLED
     for (;;) {
         v = occl_dev_exec(l, ch, w, d->conf.max_steps, patient, &moved);
         total += moved;
@@ -253,6 +267,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
         waiting = occl_dev_accept(d, ch);
 #endif
     waiting = occl_uniform(l, waiting);
+    OCCL_ROLLED
     while (i < ch->ntable) {
         occl_dev_run_t *r = ch->table[i];
 #if OCCL_FRONT
@@ -265,7 +280,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
         /* While others wait, one that has just come only sends what it can. */
         uint32_t first = OCCL_FRONT && ch->ntable > 1 && !(st->pc | st->section | st->iter);
         uint32_t result, turn = occl_dev_turn(l, d, ch, r, w, i == 0, patient && !first, &result), gone = 0;
-        uint32_t nchannels = w->plan->nchannels;
+        uint32_t nchannels = occl_plan_of(w)->nchannels;
         any |= turn;
         occl_sync(l); /* all lanes are through with the run before lane 0 may give it away */
         OCCL_TRACE(l, ch, 8);
@@ -303,7 +318,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
             if (!(turn & OCCL_TURN_OVER) || nchannels > 1)
                 occl_cache_keep(ch, r, w);
             if (gone)
-                ch->cache->owner = 0;
+                occl_cache_of(ch)->owner = 0;
 #endif
             if (gone) {
                 occl_dev_remove(ch, i);
@@ -330,6 +345,7 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *home, occl_daemo
     uint32_t stay = 1;
     if (occl_lane(l) == 0)
         born = moved_at = occl_clock_ns();
+    OCCL_ROLLED
     while (stay) {
         uint32_t any = occl_dev_pass(l, d, ch, 1);
         if (occl_lane(l) == 0) {

@@ -80,21 +80,22 @@ OCCL_FN uint64_t occl_words_flag(uint64_t run, uint64_t k)
 }
 OCCL_FN uint32_t occl_words_of(const occl_dev_run_t *r, const occl_step_t *s)
 {
-    return (uint32_t)((s->n * r->plan->elem_bytes + 7) / 8);
+    return (uint32_t)((s->n * occl_plan_of(r)->elem_bytes + 7) / 8);
 }
 /* Data of peer p's message, once it is here: of all others' in rank order, or of the only one's. */
 OCCL_FN unsigned char *occl_words_stage(const occl_dev_run_t *r, occl_cache_t *k, const occl_step_t *s, uint32_t p)
 {
-    uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p - (p > r->plan->rank);
+    uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p - (p > occl_plan_of(r)->rank);
     return (unsigned char *)(k->stage + (uint64_t)q * occl_words_of(r, s));
 }
 /* Each lane looks at words of its own and puts what it finds on the stage; then the block votes. */
 OCCL_FN uint32_t occl_words_ready(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
                                   occl_cache_t *cache)
 {
-    uint32_t n = r->plan->nranks, me = r->plan->rank, per = occl_words_of(r, s) + 1, i, v = OCCL_DONE;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, per = occl_words_of(r, s) + 1, i, v = OCCL_DONE;
     uint32_t total = (s->wait == OCCL_WAIT_SLOT ? 1 : n - 1) * per;
     uint64_t k = occl_k(s->wait_k, iter), want = occl_words_flag(r->run, k), data, flag;
+    OCCL_ROLLED
     for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
         uint32_t q = i / per, w = i - q * per, p = s->wait == OCCL_WAIT_SLOT ? (uint32_t)s->wait_peer : q + (q >= me);
         occl_load_two((const uint64_t *)occl_slot_rx(r, c * n + p, k) + 2 * w, &data, &flag);
@@ -115,6 +116,7 @@ OCCL_FN uint64_t occl_words_load(const unsigned char *p, uint64_t bytes)
     uint32_t b;
     if (bytes >= 8 && (uintptr_t)p % 8 == 0)
         return *(const uint64_t *)(const void *)p;
+    OCCL_ROLLED
     for (b = 0; b < 8 && b < bytes; b++)
         v |= (uint64_t)p[b] << (8 * b);
     return v;
@@ -123,9 +125,10 @@ OCCL_FN uint64_t occl_words_load(const unsigned char *p, uint64_t bytes)
 OCCL_FN void occl_words_post(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
                              const unsigned char *src)
 {
-    uint32_t n = r->plan->nranks, me = r->plan->rank, eb = r->plan->elem_bytes, per = occl_words_of(r, s) + 1, i;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, per = occl_words_of(r, s) + 1, i;
     uint32_t total = (s->post == OCCL_POST_SLOT ? 1 : n - 1) * per;
     uint64_t k = occl_k(s->post_k, iter), flag = occl_words_flag(r->run, k), bytes = s->n * eb, data;
+    OCCL_ROLLED
     for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
         uint32_t q = i / per, w = i - q * per, p = s->post == OCCL_POST_SLOT ? (uint32_t)s->post_peer : q + (q >= me);
         data = r->sig;
@@ -140,12 +143,12 @@ OCCL_FN void occl_words_post(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c
 OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_chan_t *ch, const occl_dev_run_t *r, const occl_step_t *s,
                                  uint64_t iter)
 {
-    uint32_t n = r->plan->nranks, me = r->plan->rank, c = ch->index, base = c * n, p, v = OCCL_DONE;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, c = ch->index, base = c * n, p, v = OCCL_DONE;
     uint64_t k = occl_k(s->wait_k, iter);
 #if OCCL_FRONT
     if (r->words) {
         if (s->wait == OCCL_WAIT_SLOT || s->wait == OCCL_WAIT_SLOT_ALL)
-            return occl_words_ready(l, r, c, s, iter, ch->cache);
+            return occl_words_ready(l, r, c, s, iter, occl_cache_of(ch));
         return OCCL_DONE; /* only credit could be waited for */
     }
 #endif
@@ -168,6 +171,7 @@ OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_chan_t *ch, const oc
         break;
     }
     /* All peers, the lanes sharing the work. A mismatch anywhere wins: it will not go away. */
+    OCCL_ROLLED
     for (p = occl_lane(l); p < n; p += occl_nlanes(l)) {
         uint32_t w;
         if (p == me)
@@ -191,20 +195,20 @@ OCCL_FN uint32_t occl_step_ready(occl_lanes_t l, const occl_chan_t *ch, const oc
 OCCL_FN unsigned char *occl_operand(const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, const occl_ref_t *ref,
                                     uint64_t iter, uint64_t lo)
 {
-    uint32_t n = r->plan->nranks, eb = r->plan->elem_bytes;
+    uint32_t n = occl_plan_of(r)->nranks, eb = occl_plan_of(r)->elem_bytes;
     switch (ref->space) {
     case OCCL_SP_SEND:
         return r->send + (ref->off + lo) * eb;
     case OCCL_SP_RECV:
         return r->recv + (ref->off + lo) * eb;
     case OCCL_SP_SCRATCH:
-        return r->scratch + ((uint64_t)c * r->plan->scratch_chunks + ref->off) * r->chunk * eb;
+        return r->scratch + ((uint64_t)c * occl_plan_of(r)->scratch_chunks + ref->off) * r->chunk * eb;
     case OCCL_SP_XSEND:
-        if ((uint32_t)ref->rank == r->plan->rank)
+        if ((uint32_t)ref->rank == occl_plan_of(r)->rank)
             return r->send + (ref->off + lo) * eb;
         return (unsigned char *)(uintptr_t)(r->xsend[ref->rank] + (ref->off + lo) * eb);
     case OCCL_SP_XRECV:
-        if ((uint32_t)ref->rank == r->plan->rank)
+        if ((uint32_t)ref->rank == occl_plan_of(r)->rank || ref->rank < 0)
             return r->recv + (ref->off + lo) * eb;
         return (unsigned char *)(uintptr_t)(r->xrecv[ref->rank] + (ref->off + lo) * eb);
     case OCCL_SP_RXSLOT:
@@ -218,7 +222,7 @@ OCCL_FN unsigned char *occl_operand(const occl_dev_run_t *r, uint32_t c, const o
 
 OCCL_FN void occl_step_post(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter)
 {
-    uint32_t n = r->plan->nranks, me = r->plan->rank, base = c * n, p, first, last;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, base = c * n, p, first, last;
     uint64_t k = occl_k(s->post_k, iter);
     if (s->post == OCCL_POST_NONE)
         return;
@@ -237,6 +241,7 @@ OCCL_FN void occl_step_post(occl_lanes_t l, occl_dev_run_t *r, uint32_t c, const
         first = 0;
         last = n;
     }
+    OCCL_ROLLED
     for (p = first + occl_lane(l); p < last; p += occl_nlanes(l)) {
         if (p == me)
             continue;
@@ -267,7 +272,7 @@ OCCL_FN uint64_t occl_via(const occl_dev_run_t *r, const occl_ref_t *ref)
 {
     if (ref->space != OCCL_SP_XSEND && ref->space != OCCL_SP_XRECV)
         return 0;
-    if ((uint32_t)ref->rank == r->plan->rank || !r->via)
+    if ((uint32_t)ref->rank == occl_plan_of(r)->rank || ref->rank < 0 || !r->via)
         return 0;
     return r->via[ref->rank];
 }
@@ -278,7 +283,7 @@ OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
     uint32_t c = ch->index;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
     unsigned char *a = occl_operand(r, c, s, &s->src, iter, lo);
-    uint64_t bytes = cnt * r->plan->elem_bytes;
+    uint64_t bytes = cnt * occl_plan_of(r)->elem_bytes;
 #if !OCCL_CUDA
     uint64_t va = occl_via(r, &s->src), vd = occl_via(r, &s->dst);
     if (va || vd) {
@@ -291,11 +296,37 @@ OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
 #endif
 #if OCCL_FRONT
     if (r->words && s->src.space == OCCL_SP_RXSLOT)
-        a = occl_words_stage(r, ch->cache, s, 0);
+        a = occl_words_stage(r, occl_cache_of(ch), s, 0);
 #endif
     occl_dev_copy(l, d, a, bytes);
     return OCCL_DONE;
 }
+
+#if !OCCL_CUDA
+/* A result in my RECV that is for everybody's. */
+OCCL_FN uint32_t occl_spread_result(occl_lanes_t l, const occl_dev_run_t *r, const occl_step_t *s, const unsigned char *d, uint64_t lo,
+                                    uint64_t cnt)
+{
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, i;
+    if (s->dst.space != OCCL_SP_XRECV || s->dst.rank >= 0)
+        return OCCL_DONE;
+    occl_sync(l);
+    for (i = 1; i < n; i++) {
+        uint32_t p = (me + i) % n;
+        uint64_t to = r->xrecv[p] + (s->dst.off + lo) * eb;
+        if (r->via && r->via[p]) {
+            uint32_t good = 0;
+            if (occl_lane(l) == 0)
+                good = occl_host_push(r->via[p], d, to, cnt * eb) == 0;
+            if (!occl_uniform(l, good))
+                return OCCL_FAULT;
+            continue;
+        }
+        occl_dev_copy(l, (void *)(uintptr_t)to, d, cnt * eb);
+    }
+    return OCCL_DONE;
+}
+#endif
 
 /*
  * dst = fold of `nsrc` sources, source i at address at(i). Sources or a destination in other processes go through the
@@ -304,34 +335,54 @@ OCCL_FN uint32_t occl_act_copy(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
 OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, const occl_step_t *s, uint64_t iter,
                                  uint64_t lo, uint64_t cnt)
 {
-    uint32_t c = ch->index, n = r->plan->nranks, me = r->plan->rank, eb = r->plan->elem_bytes, i;
+    uint32_t c = ch->index, n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, i;
     uint32_t nsrc = s->op == OCCL_STEP_REDUCE ? 2 : n;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
     const void **srcs = ch->srcs;
-    uint32_t remote = 0;
+#if OCCL_CUDA
+    if (r->words && s->op == OCCL_STEP_REDUCE_ALL && cnt * eb <= 8ull * occl_nlanes(l)) {
+        uint32_t bytes = (uint32_t)(cnt * eb), at = occl_lane(l) * 8, done = 1;
+        if (at < bytes) {
+            uint64_t to;
+            done = occl_dev_fold_little(occl_plan_of(r)->type, occl_plan_of(r)->op,
+                                        occl_words_load(occl_operand(r, c, s, &s->src, iter, lo) + at, bytes - at),
+                                        occl_cache_of(ch)->stage + occl_lane(l), occl_words_of(r, s), me, n, &to);
+            if (done && at + 8 <= bytes && (uintptr_t)d % 8 == 0)
+                *(uint64_t *)(void *)(d + at) = to;
+            else if (done) {
+                OCCL_ROLLED
+                for (i = 0; i < 8 && at + i < bytes; i++)
+                    d[at + i] = (unsigned char)(to >> (8 * i));
+            }
+        }
+        if (occl_all(l, done))
+            return OCCL_DONE;
+    }
+#endif
 #if !OCCL_CUDA
-    remote = occl_via(r, &s->dst) != 0;
+    uint32_t remote = occl_via(r, &s->dst) != 0;
     if (r->via && s->src2.space != OCCL_SP_RXSLOT)
         remote |= s->op == OCCL_STEP_REDUCE ? occl_via(r, &s->src) || occl_via(r, &s->src2)
                                             : s->src2.space == OCCL_SP_XSEND || s->src2.space == OCCL_SP_XRECV;
 #endif
-#if OCCL_FRONT
+#if OCCL_CUDA
     if (nsrc <= OCCL_CACHE_RANKS)
-        srcs = ch->cache->srcs;
+        srcs = occl_cache_of(ch)->srcs;
 #endif
     occl_sync(l); /* the pointer list of an earlier step is no longer in use */
+    OCCL_ROLLED
     for (i = occl_lane(l); i < nsrc; i += occl_nlanes(l)) {
         if (s->op == OCCL_STEP_REDUCE) {
             srcs[i] = occl_operand(r, c, s, i ? &s->src2 : &s->src, iter, lo);
 #if OCCL_FRONT
             if (r->words && (i ? s->src2.space : s->src.space) == OCCL_SP_RXSLOT)
-                srcs[i] = occl_words_stage(r, ch->cache, s, 0);
+                srcs[i] = occl_words_stage(r, occl_cache_of(ch), s, 0);
 #endif
         } else if (i == me) {
             srcs[i] = occl_operand(r, c, s, &s->src, iter, lo);
 #if OCCL_FRONT
         } else if (r->words && s->src2.space == OCCL_SP_RXSLOT) {
-            srcs[i] = occl_words_stage(r, ch->cache, s, i);
+            srcs[i] = occl_words_stage(r, occl_cache_of(ch), s, i);
 #endif
         } else if (s->src2.space == OCCL_SP_RXSLOT) {
             srcs[i] = occl_slot_rx(r, c * n + i, occl_k(s->wait_k, iter)) + 1;
@@ -341,11 +392,31 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
         }
     }
     occl_sync(l);
-    if (!remote) {
-        occl_dev_reduce(l, r->plan->type, r->plan->op, d, srcs, nsrc, cnt);
+#if OCCL_CUDA
+    {
+        /* Everybody's RECV, mine first. */
+        const void **dsts = occl_cache_of(ch)->dsts;
+        uint32_t more = s->dst.space == OCCL_SP_XRECV && s->dst.rank < 0 ? n - 1 : 0, fit = more <= OCCL_CACHE_RANKS ? more : 0;
+        if (fit) {
+            OCCL_ROLLED
+            for (i = occl_lane(l); i < fit; i += occl_nlanes(l))
+                dsts[i] = (const void *)(uintptr_t)(r->xrecv[(me + 1 + i) % n] + (s->dst.off + lo) * eb);
+            occl_sync(l);
+        }
+        occl_dev_reduce_to(l, occl_plan_of(r)->type, occl_plan_of(r)->op, d, dsts, fit, srcs, nsrc, cnt);
+        if (fit < more) {
+            occl_sync(l);
+            OCCL_ROLLED
+            for (i = 1; i < n; i++)
+                occl_dev_copy(l, (void *)(uintptr_t)(r->xrecv[(me + i) % n] + (s->dst.off + lo) * eb), d, cnt * eb);
+        }
         return OCCL_DONE;
     }
-#if !OCCL_CUDA
+#else
+    if (!remote) {
+        occl_dev_reduce(l, occl_plan_of(r)->type, occl_plan_of(r)->op, d, srcs, nsrc, cnt);
+        return occl_spread_result(l, r, s, d, lo, cnt);
+    }
     {
         /* Slots of the bounce buffer: one for each source, one for a remote destination. */
         uint64_t vd = occl_via(r, &s->dst);
@@ -372,7 +443,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
             }
             if (!occl_uniform(l, ok))
                 return OCCL_FAULT;
-            occl_dev_reduce(l, r->plan->type, r->plan->op, vd ? ch->tile + nsrc * per : d + done * eb, ptr, nsrc, m);
+            occl_dev_reduce(l, occl_plan_of(r)->type, occl_plan_of(r)->op, vd ? ch->tile + nsrc * per : d + done * eb, ptr, nsrc, m);
             if (vd) {
                 occl_sync(l);
                 if (occl_lane(l) == 0)
@@ -383,14 +454,15 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
             occl_sync(l);
         }
     }
+    return occl_spread_result(l, r, s, d, lo, cnt);
 #endif
-    return OCCL_DONE;
 }
+
 
 /* Moves the data of one step. OCCL_DONE or OCCL_FAULT. */
 OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, const occl_step_t *s, uint64_t iter)
 {
-    uint32_t c = ch->index, n = r->plan->nranks, me = r->plan->rank, p, eb = r->plan->elem_bytes;
+    uint32_t c = ch->index, n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, p, eb = occl_plan_of(r)->elem_bytes;
     uint64_t lo = iter * r->chunk, cnt;
     if (s->op == OCCL_STEP_NOP || lo >= s->n)
         return OCCL_DONE;
@@ -407,6 +479,7 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
         return occl_act_reduce(l, ch, r, s, iter, lo, cnt);
     case OCCL_STEP_SPREAD: {
         unsigned char *a = occl_operand(r, c, s, &s->src, iter, lo);
+        OCCL_ROLLED
         for (p = 0; p < n; p++)
             if (p != me)
                 occl_dev_copy(l, occl_slot_tx(r, c * n + p, occl_k(s->post_k, iter)) + 1, a + p * s->stride * eb, cnt * eb);
@@ -414,6 +487,7 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
     }
     case OCCL_STEP_COLLECT: {
         unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
+        OCCL_ROLLED
         for (p = 0; p < n; p++) {
             const void *a;
             if (p == me)
@@ -421,7 +495,7 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
             a = occl_slot_rx(r, c * n + p, occl_k(s->wait_k, iter)) + 1;
 #if OCCL_FRONT
             if (r->words)
-                a = occl_words_stage(r, ch->cache, s, p);
+                a = occl_words_stage(r, occl_cache_of(ch), s, p);
 #endif
             occl_dev_copy(l, d + p * s->stride * eb, a, cnt * eb);
         }
@@ -439,13 +513,14 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
 OCCL_FN_BIG uint32_t occl_dev_exec(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *r, uint32_t max_steps, uint32_t patient,
                                    uint32_t *moved_p)
 {
-    const occl_program_t *prog = &r->plan->prog[ch->index];
+    const occl_program_t *prog = &occl_plan_of(r)->prog[ch->index];
     occl_chan_state_t *st = &r->st[ch->index];
     uint32_t moved = 0, v = OCCL_DONE;
     /* Private copies; all lanes hold the same. */
     uint32_t section = st->section, pc = st->pc;
     uint64_t iter = st->iter;
     occl_sync(l); /* nobody writes st before all have read it */
+    OCCL_ROLLED
     while (section < prog->nsections) {
         const occl_section_t *sec = &prog->sections[section];
         const occl_step_t *s = &prog->steps[sec->first + pc];
@@ -457,6 +532,7 @@ OCCL_FN_BIG uint32_t occl_dev_exec(occl_lanes_t l, occl_chan_t *ch, occl_dev_run
             v = occl_step_ready(l, ch, r, s, iter);
 #if OCCL_CUDA
             /* What it waits for is mostly a hop away: looking again here is cheaper than coming back. */
+            OCCL_ROLLED
             for (uint32_t again = 0; v == OCCL_AGAIN && patient && again < 8; again++)
                 v = occl_step_ready(l, ch, r, s, iter);
 #else

@@ -55,7 +55,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     size_t list = (size_t)(max_ranks < 2 ? 2 : max_ranks) + 2;
 
     memset(cu, 0, sizeof(*cu));
-    if (nchannels < 1 || nchannels > OCCL_CHANNELS_MAX || lanes % 32 || lanes < 32 || lanes > 512)
+    if (nchannels < 1 || nchannels > OCCL_CHANNELS_MAX || lanes % 32 || lanes < 32 || lanes > OCCL_LANES_MAX)
         return OCCL_ERR_ARG;
     e = cudaGetDeviceCount(&count);
     if (e != cudaSuccess || device >= count) {

@@ -2,11 +2,8 @@
 /*
  * Push: the owner of a block reads it from all, folds it in rank order, and writes it to all. Nobody else touches that block of
  * anybody's buffers, in place or not, so no flag is needed between the two shots: every chunk goes its way without a word, and
- * only the end is agreed. A chunk is small enough to be in the owner's cache when it is sent on, so each byte is read from its
- * home once and written to its home once. (twoshot.c pulls the result instead: reads cost less where a peer's memory is
- * reached by a system call.)
- *
- * Ranks begin with their next neighbour and go round, so that nobody is everybody's first.
+ * only the end is agreed. Each byte is read from its home once and written to its home once. For memory that is loaded and
+ * stored as it stands; where it takes a system call twoshot.c costs less.
  */
 #include "planner.h"
 
@@ -20,9 +17,8 @@ static occl_status_t build_allreduce(const occl_plan_args_t *a, occl_plan_t **pl
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_block(a, a->nranks, a->rank, c);
         occl_plan_section(b, c, occl_part_block(a, a->nranks, 0, c).n);
-        occl_emit_fold_exposed(b, c, occl_at(OCCL_SP_SEND, p.lo), p.lo, occl_at(OCCL_SP_RECV, p.lo), p.n);
-        for (uint32_t i = 1; i < a->nranks; i++)
-            occl_emit_copy(b, c, occl_at(OCCL_SP_RECV, p.lo), occl_at_rank(OCCL_SP_XRECV, (a->rank + i) % a->nranks, p.lo), p.n);
+        occl_emit_fold_exposed(b, c, occl_at(OCCL_SP_SEND, p.lo), p.lo,
+                               (occl_ref_t){.space = OCCL_SP_XRECV, .rank = -1, .off = p.lo}, p.n);
     }
     occl_emit_close(b, 1);
     return occl_plan_end(b, plan_p);

@@ -906,6 +906,25 @@ static void bench_bandwidth(const char *planner, uint32_t n, uint32_t channels, 
     unmake(&j);
 }
 
+static void bench_bandwidths(void)
+{
+    occl_sched_conf_t conf = usual;
+    conf.linger_ns = 1000000;
+    conf.residence_ns = 2000000000;
+    printf("| algorithm | ranks | bytes | channels | chunk | median us | best | worst | traffic | result |\n");
+    for (uint32_t ch = 8; ch <= OCCL_CHANNELS_MAX; ch *= 2) {
+        open_ranks(4, ch, 256, 1, &conf);
+        bench_bandwidth("twoshot", 4, ch, 1u << 20, 65536);
+        bench_bandwidth("twoshot", 4, ch, 256u << 20, 1u << 20);
+        for (uint64_t chunk = 65536; chunk <= 1048576; chunk *= 4) {
+            bench_bandwidth("push", 4, ch, 1u << 20, chunk);
+            bench_bandwidth("push", 4, ch, 16u << 20, chunk);
+            bench_bandwidth("push", 4, ch, 256u << 20, chunk);
+        }
+        close_ranks();
+    }
+}
+
 static void bench(void)
 {
     occl_sched_conf_t conf = usual;
@@ -913,7 +932,7 @@ static void bench(void)
     conf.residence_ns = 200000000;
     printf("all-reduce float, one process, one thread starts all ranks and waits for all; warm; us\n"
            "| algorithm | ranks | bytes | channels | median | p10 | p90 | starts | launches | result |\n");
-    for (uint32_t lanes = 128; lanes <= 512; lanes *= 4) {
+    for (uint32_t lanes = 128; lanes <= 256; lanes *= 2) {
         open_ranks(4, 8, lanes, 1, &conf);
         printf("daemon of 8 blocks of %u lanes\n", lanes);
         for (uint32_t n = 1; n <= 4; n *= 2) {
@@ -939,19 +958,7 @@ static void bench(void)
     bench_burst(4, 8);
     bench_burst(4, 32);
     close_ranks();
-    printf("| algorithm | ranks | bytes | channels | chunk | median us | best | worst | traffic | result |\n");
-    conf.residence_ns = 2000000000;
-    for (uint32_t ch = 8; ch <= OCCL_CHANNELS_MAX; ch *= 2) {
-        open_ranks(4, ch, 512, 1, &conf);
-        bench_bandwidth("twoshot", 4, ch, 1u << 20, 65536);
-        bench_bandwidth("twoshot", 4, ch, 256u << 20, 1u << 20);
-        for (uint64_t chunk = 32768; chunk <= 524288; chunk *= 4) {
-            bench_bandwidth("push", 4, ch, 1u << 20, chunk);
-            bench_bandwidth("push", 4, ch, 16u << 20, chunk);
-            bench_bandwidth("push", 4, ch, 256u << 20, chunk);
-        }
-        close_ranks();
-    }
+    bench_bandwidths();
 }
 
 /* --- trace: a build with -DOCCL_TRACING ------------------------------------------------------------------------------ */
@@ -1054,6 +1061,10 @@ int main(int argc, char **argv)
         bench();
         return 0;
     }
+    if (!strcmp(what, "bandwidth")) {
+        bench_bandwidths();
+        return 0;
+    }
     if (!strcmp(what, "trace")) {
         occl_sched_conf_t conf = usual;
         conf.linger_ns = 1000000;
@@ -1075,10 +1086,10 @@ int main(int argc, char **argv)
         close_ranks();
         return tap_done();
     }
-    open_ranks(4, 3, 256, 1, &usual);
+    open_ranks(4, 3, 192, 1, &usual);
     test_every_planner(0);
     close_ranks();
-    open_ranks(3, 1, 512, 1, &usual);
+    open_ranks(3, 1, 256, 1, &usual);
     test_every_op();
     test_failures();
     close_ranks();

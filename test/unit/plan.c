@@ -334,7 +334,7 @@ static int operand(machine_t *m, thread_t *t, const occl_step_t *s, const occl_r
         return 1;
     case OCCL_SP_XSEND:
     case OCCL_SP_XRECV:
-        if (s->op == OCCL_STEP_REDUCE_ALL && r == &s->src2)
+        if (s->op == OCCL_STEP_REDUCE_ALL && (r == &s->src2 || r->rank < 0))
             who = peer;
         if (m->s.move != OCCL_MOVE_EXPOSED)
             return fault(m, "a slots plan uses exposed buffers");
@@ -369,7 +369,8 @@ static val_t fold(machine_t *m, thread_t *t, val_t a, val_t b)
 static int move_data(machine_t *m, thread_t *t, const occl_step_t *s)
 {
     uint64_t lo = t->iter * m->s.chunk, cnt = lo < s->n ? s->n - lo : 0;
-    place_t d, src[MAX_RANKS];
+    place_t src[MAX_RANKS], dst[MAX_RANKS];
+    uint32_t ndst;
     uint32_t nsrc = 0, first = 0, last = 1;
 
     if (cnt > m->s.chunk)
@@ -392,8 +393,12 @@ static int move_data(machine_t *m, thread_t *t, const occl_step_t *s)
             if (!operand(m, t, s, r, 0, s->op == OCCL_STEP_REDUCE_ALL ? i : (uint32_t)s->wait_peer, lo, cnt, &src[i]))
                 return 0;
         }
-        if ((cnt || s->dst.space == OCCL_SP_TXSLOT) && !operand(m, t, s, &s->dst, 1, (uint32_t)s->post_peer, lo, cnt, &d))
-            return 0;
+        /* into everybody's RECV */
+        ndst = s->op == OCCL_STEP_REDUCE_ALL && s->dst.space == OCCL_SP_XRECV && s->dst.rank < 0 ? m->s.n : 1;
+        for (uint32_t i = 0; i < ndst; i++)
+            if ((cnt || s->dst.space == OCCL_SP_TXSLOT) &&
+                !operand(m, t, s, &s->dst, 1, ndst > 1 ? i : (uint32_t)s->post_peer, lo, cnt, &dst[i]))
+                return 0;
         for (uint64_t e = 0; e < cnt; e++) {
             val_t acc, v;
             if (!get(m, t, &src[0], e, &acc))
@@ -403,8 +408,9 @@ static int move_data(machine_t *m, thread_t *t, const occl_step_t *s)
                     return 0;
                 acc = fold(m, t, acc, v);
             }
-            if (!put(m, t, &d, e, acc))
-                return 0;
+            for (uint32_t i = 0; i < ndst; i++)
+                if (!put(m, t, &dst[i], e, acc))
+                    return 0;
         }
         return !m->fault[0];
     case OCCL_STEP_SPREAD:
