@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Portable device code. Headers and daemon_host.c: occl_core_files += ...
-# The CUDA translation unit: occl_cuda_files += kernels/daemon.cu
+# Portable device code: headers and daemon_host.c
 
 occl_core_files += kernels/occl_dev.h kernels/occl_dev_atomic.h kernels/occl_dev_types.h \
 	kernels/occl_dev_data.h kernels/occl_dev_plan.h kernels/occl_dev_link.h kernels/occl_dev_chan.h \
 	kernels/occl_dev_front.h kernels/occl_dev_step.h kernels/occl_dev_sched.h kernels/daemon.h kernels/daemon_host.c
+
+# The CUDA translation unit: part of the library wherever nvcc is
+occl_cuda_files += kernels/daemon.cu

@@ -5,16 +5,11 @@
 EXTRA_DIST += test/bench/probe.cu
 CLEANFILES += test/bench/probe
 if HAVE_CUDA
-EXTRA_LTLIBRARIES = test/gpu/libdaemon.la
-test_gpu_libdaemon_la_SOURCES = kernels/daemon.cu src/device/cuda.c src/device/cuda.h
-test_gpu_libdaemon_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-test_gpu_libdaemon_la_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_OPT_CFLAGS)
-
 gpu_tests = test/gpu/engine
 EXTRA_PROGRAMS = $(gpu_tests)
 test_gpu_engine_SOURCES = test/gpu/engine.c
 test_gpu_engine_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_KERNEL_CFLAGS)
-test_gpu_engine_LDADD = test/gpu/libdaemon.la libocclcore.la $(TAP_LIBS) $(CUDA_LIBS)
+test_gpu_engine_LDADD = libocclcore.la $(TAP_LIBS) $(CUDA_LIBS)
 test_gpu_engine_LDFLAGS = $(occl_test_ldflags)
 
 gpu-tests: $(gpu_tests)
@@ -23,7 +18,7 @@ gpu-tests: $(gpu_tests)
 test/bench/probe: $(srcdir)/test/bench/probe.cu
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) -O3 -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) -o $@ $< -lcuda
 else !HAVE_CUDA
-EXTRA_DIST += test/gpu/engine.c src/device/cuda.c src/device/cuda.h kernels/daemon.cu
+EXTRA_DIST += test/gpu/engine.c
 gpu-tests:
 	@echo "gpu-tests: built without CUDA"
 endif !HAVE_CUDA
