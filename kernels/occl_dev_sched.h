@@ -43,7 +43,7 @@ OCCL_FN void occl_dev_report(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *
     if (nchannels > 1) {
         if (what == OCCL_CQ_PARKED)
             occl_store_relaxed32(&r->parked, 1);
-        else if (what != OCCL_DONE)
+        else if (what != OCCL_DONE && !occl_load_relaxed32(&r->failed)) /* the first one knows why; others follow it */
             occl_store_relaxed32(&r->failed, (uint32_t)what);
         if (occl_add_dev(&r->left, (uint32_t)-1) != 1)
             return;
@@ -220,8 +220,8 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
             polls++;
             if (moved)
                 deadline = 0;
-            if (occl_load_relaxed32(&r->drop)) {
-                go = 2;
+            if (occl_load_relaxed32(&r->drop) || occl_load_relaxed32(&r->failed)) {
+                go = 2; /* by the host, or another channel has failed and this one might wait for ever */
             } else if (!patient) {
                 go = 0;
             } else if ((polls & 15) == 0) {
@@ -310,6 +310,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
                 /* Others wait for a place that this run does not use. */
                 if (waiting && now - st->stuck_since >= d->conf.park_ns) {
                     gone = 1;
+                    waiting--;
                     result = OCCL_CQ_PARKED;
                     occl_count(&ch->stats.parks, 1);
                 }

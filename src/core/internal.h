@@ -146,7 +146,7 @@ struct occl_ctx {
     occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
-    uint32_t idle_passes;
+    uint32_t idle_passes, busy_passes;
     uint64_t pool_used, pool_peak;
     uint64_t *cells;             /* [ncells] offsets of occl_cell_t that are free */
     uint32_t ncells, cells_cap;
@@ -345,7 +345,7 @@ void occl_comm_warn_late(occl_comm_t *c, uint64_t now);
 occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_tag_t **tag_p);
 void occl_tag_lose(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args);
 void occl_tag_free(occl_tag_t *t);
-/* A consistent copy of member i's record of run n, or 0: it has none (any more). */
+/* A consistent copy of member i's record of run n, for texts; or 0: it has none (any more). */
 int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
 /* The same once the run has been opened: it is there, and stays as it is, whatever its owner tries. */
 void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
@@ -360,6 +360,11 @@ void occl_tag_leave(occl_tag_t *t, occl_run_t *r);
 const char *occl_tag_label(const occl_tag_t *t, char *buf, size_t len);
 void occl_tag_wake(occl_tag_t *t);
 void occl_tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
+
+#if defined(OCCL_EMU) && OCCL_EMU
+/* For tests, on all members while the tag is idle: the last run had this number. */
+void occl_tag_set_run(occl_tag_t *t, uint64_t n);
+#endif
 
 /* run.c */
 occl_run_t *occl_run_new(void);

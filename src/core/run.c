@@ -122,7 +122,7 @@ void occl_pool_trim(occl_ctx_t *ctx)
 /* --- publish ------------------------------------------------------------------------------------------------------ */
 
 /* My mailbox for one peer and channel, made when first needed; false: no memory. */
-static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer)
+static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer, uint64_t n)
 {
     uint32_t ix = ch * t->n + peer;
     occl_comm_t *c = t->comm;
@@ -133,6 +133,8 @@ static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer)
     if (!off)
         return 0;
     t->links[ix].rx = occl_arena_at(c->ctx->arena, off);
+    /* Zero would be ahead of a run number beyond 2^31. */
+    t->links[ix].rx->sig = t->links[ix].rx->credit[0] = t->links[ix].rx->credit[1] = n << 32;
     occl_store_release64(&t->blk->mbox[ix], off);
     t->bytes += bytes;
     c->tag_bytes += bytes;
@@ -147,13 +149,13 @@ static int make_mailboxes(occl_run_t *r)
     occl_tag_t *t = r->tag;
     if (!r->cp) {
         for (uint32_t ch = 0; t->n == 2 && ch < t->comm->nchannels; ch++)
-            if (!make_mailbox(t, ch, 1 - t->me))
+            if (!make_mailbox(t, ch, 1 - t->me, r->n))
                 return 0;
         return 1;
     }
     for (uint32_t ch = 0; ch < r->cp->plan->nchannels; ch++)
         for (uint32_t i = 0; i < r->cp->plan->npeers; i++)
-            if (!make_mailbox(t, ch, r->cp->plan->peers[i]))
+            if (!make_mailbox(t, ch, r->cp->plan->peers[i], r->n))
                 return 0;
     return 1;
 }
@@ -201,6 +203,15 @@ static void renew_mailboxes(occl_run_t *r)
             occl_store_relaxed64(&((occl_slot_t *)((unsigned char *)(m + 1) + (uint64_t)k * g.slot_bytes))->flag, r->n << 32);
     }
 }
+
+#if defined(OCCL_EMU) && OCCL_EMU
+void occl_tag_set_run(occl_tag_t *t, uint64_t n)
+{
+    occl_run_t r = {.tag = t, .n = n};
+    t->last_n = n;
+    renew_mailboxes(&r);
+}
+#endif
 
 /* Message slots in my pool for every peer of a gated run through slots. */
 static void take_pool(occl_run_t *r)
@@ -436,9 +447,10 @@ void occl_run_submit(occl_run_t *r)
     occl_dev_run_t *d = &r->dev;
     const occl_plan_t *plan = r->cp->plan;
     uint32_t left = 0;
-    if (OCCL_UNLIKELY(ctx->dev->outstanding >= OCCL_QUEUE_LEN)) {
-        if (r->state != RUN_ROOM)
-            occl_list_push_back(&ctx->waiting_room, &r->in_room);
+    /* Nobody overtakes those who wait for room: runs that are parked and come again would keep them out for ever, and the members may
+       have others in their queues. */
+    if (OCCL_UNLIKELY(r->state != RUN_ROOM && (ctx->dev->outstanding >= OCCL_QUEUE_LEN || !occl_list_empty(&ctx->waiting_room)))) {
+        occl_list_push_back(&ctx->waiting_room, &r->in_room);
         r->state = RUN_ROOM;
         return;
     }

@@ -216,12 +216,13 @@ int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *r
         return 0;
     from = (const uint64_t *)&b->rec[n & 1];
     to[0] = occl_load_acquire64(from);
-    if (!occl_rec_started(to[0], n))
+    /* In the middle of a second look (WITHDRAWING) it is still there: nobody but openers cares */
+    if (!occl_rec_started(to[0], n) && (to[0] >> 16 != n || (to[0] & 0xff) != REC_WITHDRAWING))
         return 0;
     for (int k = 1; k < REC_WORDS; k++)
         to[k] = occl_load_relaxed64(from + k);
     occl_fence_sys();
-    return occl_load_relaxed64(from) == to[0];
+    return occl_load_relaxed64(from) >> 8 == to[0] >> 8;
 }
 
 void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec)

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { NEWS_EVERY = 16, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000 };
+enum { NEWS_EVERY = 16, BUSY_NEWS_EVERY = 64, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000 };
 
 static int drain(occl_ctx_t *ctx)
 {
@@ -20,7 +20,7 @@ static int drain(occl_ctx_t *ctx)
     int any = 0;
     while ((d = occl_daemon_pop(ctx->dev->daemon, &what)) != NULL) {
         occl_device_event(ctx, d, what);
-        any = 1;
+        any |= what != OCCL_CQ_PARKED; /* going round in circles is no progress */
     }
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->waiting_room)) && ctx->dev->outstanding < OCCL_QUEUE_LEN) {
         occl_run_t *r = OCCL_CONTAINER(occl_list_pop(&ctx->waiting_room), occl_run_t, in_room);
@@ -68,13 +68,17 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
         }
     }
     if (any) {
+        /* However busy: other tags' gates open by their news only. */
         ctx->idle_passes = 0;
-        return 1;
+        if (OCCL_LIKELY(++ctx->busy_passes % BUSY_NEWS_EVERY))
+            return 1;
+        if (ctx->busy_passes % 4096 == 0)
+            occl_ctx_look_round(ctx, occl_host_clock_ns());
+    } else if ((++ctx->idle_passes % NEWS_EVERY) != 1 && focus && patient) {
+        return 0;
     }
-    if ((++ctx->idle_passes % NEWS_EVERY) != 1 && focus && patient)
-        return 0;
     if (occl_list_empty(&ctx->active))
-        return 0;
+        return any;
     while (!occl_list_empty(&ctx->unchecked)) {
         occl_list_t *e = occl_list_pop(&ctx->unchecked);
         occl_tag_check(OCCL_CONTAINER(e, occl_tag_t, in_unchecked));
@@ -87,7 +91,7 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
     }
     if (ctx->idle_passes % 1024 == 1)
         occl_ctx_look_round(ctx, occl_host_clock_ns());
-    return (int)news;
+    return any | (int)news;
 }
 
 int occl_progress(occl_ctx_t *ctx)

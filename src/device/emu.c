@@ -24,7 +24,7 @@
 #include "util/list.h"
 #include "util/rng.h"
 
-enum { RANKS_FIRST = 64, BARRIER_YIELDS = 20, RELAUNCH_MIN_NS = 20000, RELAUNCH_MAX_NS = 2000000, LANES_MAX = 64 };
+enum { BARRIER_YIELDS = 20, RELAUNCH_MIN_NS = 20000, RELAUNCH_MAX_NS = 2000000, LANES_MAX = 64 };
 
 typedef struct emu emu_t;
 
@@ -352,7 +352,7 @@ static occl_status_t emu_create(const occl_env_t *env, const occl_logger_t *log,
     e->lanes = (uint32_t)env->emu_lanes;
     e->chaos = (uint32_t)env->emu_chaos;
     e->delay = RELAUNCH_MIN_NS;
-    if (occl_daemon_create(env, n, &e->pub.daemon) != OCCL_OK || occl_daemon_reserve(e->pub.daemon, RANKS_FIRST) != OCCL_OK)
+    if (occl_daemon_create(env, n, &e->pub.daemon) != OCCL_OK)
         goto fail;
     occl_rng_seed(&e->rng, e->chaos, 77);
     e->gpu = next_gpu;

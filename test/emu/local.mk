@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel
+emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -32,3 +32,11 @@ test_emu_cancel_SOURCES = test/emu/cancel.c
 test_emu_cancel_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_cancel_LDADD = $(EMU_LIBS)
 test_emu_cancel_LDFLAGS = $(occl_test_ldflags)
+test_emu_device_SOURCES = test/emu/device.c
+test_emu_device_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_device_LDADD = $(EMU_LIBS)
+test_emu_device_LDFLAGS = $(occl_test_ldflags)
+test_emu_queue_SOURCES = test/emu/queue.c
+test_emu_queue_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_queue_LDADD = $(EMU_LIBS)
+test_emu_queue_LDFLAGS = $(occl_test_ldflags)
