@@ -246,8 +246,10 @@ static void gone_body(emu_rank_t *r)
             r->comm = NULL;
         }
         emu_set(r, 1, 1);
-        if (g->started)
-            emu_wait_for(r, 2, 3); /* its data must live as long as the others may read them */
+        if (g->started) { /* its data must live as long as the others may read them */
+            emu_wait_for(r, 30, 1);
+            emu_wait_for(r, 32, 1);
+        }
     } else {
         occl_status_t s;
         if (r->rank == 2 && g->late)
@@ -273,7 +275,7 @@ static void gone_body(emu_rank_t *r)
         emu_op_fill(&other, 5);
         emu_op_start(r, &other);
         emu_op_wait(r, &other);
-        emu_set(r, 2, emu_get(r, 2) + 1 + (r->rank == 2));
+        emu_set(r, 30 + r->rank, 1);
     }
     emu_op_fini(&other);
     emu_detach(pair);
