@@ -23,12 +23,14 @@
 #define OCCL_ASSERT_STATIC(cond, name) static_assert(cond, #name)
 /* Before a loop that is short or rare: nvcc would unroll it, for registers that the daemon does not have. */
 #define OCCL_ROLLED _Pragma("unroll 1")
+#define OCCL_UNROLLED _Pragma("unroll")
 #else
 #define OCCL_CUDA 0
 #define OCCL_FN static inline __attribute__((always_inline))
 #define OCCL_FN_BIG static __attribute__((unused))
 #define OCCL_ASSERT_STATIC(cond, name) _Static_assert(cond, #name)
 #define OCCL_ROLLED
+#define OCCL_UNROLLED
 #endif
 
 #define OCCL_CACHE_LINE 64

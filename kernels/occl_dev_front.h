@@ -132,18 +132,12 @@ OCCL_FN uint32_t occl_front_word(const occl_sub_t *s, uint32_t i, uint32_t numbe
     return (uint32_t)(lo >> 32) == number && (uint32_t)(hi >> 32) == number;
 }
 
-/* Word i of a submission, into a run. */
-OCCL_FN void occl_front_place(occl_dev_run_t *r, uint32_t i, uint64_t w)
+/* Where word i of a submission stands in a run, in words; and what of word 0: the plan's old place gets 0. */
+OCCL_FN uint32_t occl_front_place(uint32_t i)
 {
-    uint64_t *to = (uint64_t *)r;
-    if (i == 0)
-        to[OCCL_SUB_PLAN] = 0;
-    else if (i == OCCL_SUB_PLAN)
-        to[0] = w;
-    else if (i < OCCL_SUB_X)
-        to[i] = w;
-    else
-        r->near[i - OCCL_SUB_X] = w;
+    uint32_t at = i < OCCL_SUB_X ? i : i - OCCL_SUB_X + (uint32_t)(__builtin_offsetof(occl_dev_run_t, near) / 8);
+    at = i == OCCL_SUB_PLAN ? 0 : at;
+    return i == 0 ? OCCL_SUB_PLAN : at;
 }
 
 /*
@@ -203,8 +197,9 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
     for (i = lane; i < OCCL_SUB_WORDS; i += n) {
         if (n < OCCL_SUB_WORDS)
             (void)occl_front_word(occl_front_sub(d, number), i, (uint32_t)number, &w);
-        occl_front_place(r, i, w);
-        occl_front_place(&cache->run, i, w);
+        w = i ? w : 0;
+        ((uint64_t *)r)[occl_front_place(i)] = w;
+        ((uint64_t *)&cache->run)[occl_front_place(i)] = w;
     }
     if (lane == 0) {
         r->drop = 0;
@@ -215,7 +210,7 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
     }
     if (head & OCCL_SUB_FRESH) {
         OCCL_ROLLED
-        for (i = occl_lane(l); i < sizeof(r->st) / 8; i += n)
+        for (i = occl_lane(l); i < (uint32_t)(head >> OCCL_SUB_CHANNELS_AT & 63) * (sizeof(r->st[0]) / 8); i += n)
             ((uint64_t *)r->st)[i] = 0;
         OCCL_ROLLED
         for (i = occl_lane(l); i < sizeof(r->st[0]) / 8; i += n)

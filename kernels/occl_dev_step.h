@@ -88,23 +88,54 @@ OCCL_FN unsigned char *occl_words_stage(const occl_dev_run_t *r, occl_cache_t *k
     uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p - (p > occl_plan_of(r)->rank);
     return (unsigned char *)(k->stage + (uint64_t)q * occl_words_of(r, s));
 }
-/* Each lane looks at words of its own and puts what it finds on the stage; then the block votes. */
+/* Words w, w + step, ... of one message onto the stage, four loads at a time. OCCL_DONE, OCCL_AGAIN or OCCL_MISMATCH. */
+OCCL_FN uint32_t occl_words_look(const uint64_t *slot, uint32_t w, uint32_t step, uint32_t per, uint64_t want, uint64_t sig, uint64_t *stage)
+{
+    uint64_t data[4], flag[4];
+    uint32_t v = OCCL_DONE, i;
+    OCCL_ROLLED
+    for (; w < per; w += 4 * step) {
+        OCCL_UNROLLED
+        for (i = 0; i < 4; i++)
+            if (i == 0 || w + i * step < per)
+                occl_load_two(slot + 2 * (w + i * step), &data[i], &flag[i]);
+        OCCL_UNROLLED
+        for (i = 0; i < 4; i++) {
+            uint32_t k = w + i * step;
+            if (i && k >= per)
+                continue;
+            if (flag[i] != want)
+                return v == OCCL_MISMATCH ? v : OCCL_AGAIN;
+            if (k)
+                stage[k - 1] = data[i];
+            else if (data[i] != sig)
+                v = OCCL_MISMATCH;
+        }
+    }
+    return v;
+}
+/*
+ * Each lane looks at words of its own and puts what it finds on the stage; then the block votes. Few words: all messages side by
+ * side, so that their loads overlap. Many: one message after the other.
+ */
 OCCL_FN uint32_t occl_words_ready(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
                                   occl_cache_t *cache)
 {
-    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, per = occl_words_of(r, s) + 1, i, v = OCCL_DONE;
-    uint32_t total = (s->wait == OCCL_WAIT_SLOT ? 1 : n - 1) * per;
-    uint64_t k = occl_k(s->wait_k, iter), want = occl_words_flag(r->run, k), data, flag;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, per = occl_words_of(r, s) + 1, lanes = occl_nlanes(l), v = OCCL_DONE;
+    uint32_t one = s->wait == OCCL_WAIT_SLOT, peers = one ? 1 : n - 1, q = 0, w = occl_lane(l), last = peers;
+    uint64_t k = occl_k(s->wait_k, iter), want = occl_words_flag(r->run, k);
+    if (peers * per <= lanes) {
+        q = w / per;
+        w -= q * per;
+        last = q < peers ? q + 1 : q;
+        lanes = per;
+    }
+    /* Who looks at signatures looks at all of them: a mismatch wins, whoever else is late. */
     OCCL_ROLLED
-    for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
-        uint32_t q = i / per, w = i - q * per, p = s->wait == OCCL_WAIT_SLOT ? (uint32_t)s->wait_peer : q + (q >= me);
-        occl_load_two((const uint64_t *)occl_slot_rx(r, c * n + p, k) + 2 * w, &data, &flag);
-        if (flag != want)
-            v = v == OCCL_DONE ? OCCL_AGAIN : v;
-        else if (w)
-            cache->stage[(uint64_t)q * (per - 1) + w - 1] = data;
-        else if (data != r->sig)
-            v = OCCL_MISMATCH;
+    for (; q < last && (v == OCCL_DONE || w == 0); q++) {
+        const occl_slot_t *slot = occl_slot_rx(r, c * n + (one ? (uint32_t)s->wait_peer : q + (q >= me)), k);
+        uint32_t x = occl_words_look((const uint64_t *)slot, w, lanes, per, want, r->sig, cache->stage + (uint64_t)q * (per - 1));
+        v = x == OCCL_MISMATCH || v == OCCL_DONE ? x : v;
     }
     if (occl_all(l, v == OCCL_DONE))
         return OCCL_DONE;
@@ -125,16 +156,23 @@ OCCL_FN uint64_t occl_words_load(const unsigned char *p, uint64_t bytes)
 OCCL_FN void occl_words_post(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
                              const unsigned char *src)
 {
-    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, per = occl_words_of(r, s) + 1, i;
-    uint32_t total = (s->post == OCCL_POST_SLOT ? 1 : n - 1) * per;
-    uint64_t k = occl_k(s->post_k, iter), flag = occl_words_flag(r->run, k), bytes = s->n * eb, data;
+    uint32_t n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, per = occl_words_of(r, s) + 1;
+    uint32_t one = s->post == OCCL_POST_SLOT, peers = one ? 1 : n - 1, q = 0, first = occl_lane(l), last = peers, lanes = occl_nlanes(l), w;
+    uint64_t k = occl_k(s->post_k, iter), flag = occl_words_flag(r->run, k), bytes = s->n * eb;
+    if (peers * per <= lanes) {
+        q = first / per;
+        first -= q * per;
+        last = q < peers ? q + 1 : q;
+        lanes = per;
+    }
     OCCL_ROLLED
-    for (i = occl_lane(l); i < total; i += occl_nlanes(l)) {
-        uint32_t q = i / per, w = i - q * per, p = s->post == OCCL_POST_SLOT ? (uint32_t)s->post_peer : q + (q >= me);
-        data = r->sig;
-        if (w)
-            data = occl_words_load(src + (s->post == OCCL_POST_SLOT ? 0 : p * s->stride * eb) + 8ull * (w - 1), bytes - 8ull * (w - 1));
-        occl_store_two((uint64_t *)occl_slot_tx(r, c * n + p, k) + 2 * w, data, flag);
+    for (; q < last; q++) {
+        uint32_t p = one ? (uint32_t)s->post_peer : q + (q >= me);
+        const unsigned char *from = src + (one ? 0 : p * s->stride * eb);
+        uint64_t *slot = (uint64_t *)occl_slot_tx(r, c * n + p, k);
+        OCCL_ROLLED
+        for (w = first; w < per; w += lanes)
+            occl_store_two(slot + 2 * w, w ? occl_words_load(from + 8ull * (w - 1), bytes - 8ull * (w - 1)) : r->sig, flag);
     }
 }
 #endif

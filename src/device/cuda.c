@@ -145,6 +145,26 @@ void occl_cuda_free(occl_cuda_t *cu, void *p)
     leave(was);
 }
 
+void *occl_cuda_alloc_mapped(occl_cuda_t *cu, size_t bytes)
+{
+    int was = enter(cu);
+    void *p = NULL;
+    cudaError_t e = cudaHostAlloc(&p, bytes, cudaHostAllocMapped | cudaHostAllocPortable);
+    if (e == cudaSuccess)
+        memset(p, 0, bytes);
+    else
+        (void)failed(cu, e, "mapped memory");
+    leave(was);
+    return e == cudaSuccess ? p : NULL;
+}
+
+void occl_cuda_free_mapped(occl_cuda_t *cu, void *p)
+{
+    int was = enter(cu);
+    (void)cudaFreeHost(p);
+    leave(was);
+}
+
 static occl_status_t copy(occl_cuda_t *cu, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     int was = enter(cu);

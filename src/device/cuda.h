@@ -38,6 +38,9 @@ void occl_cuda_close(occl_cuda_t *cu);
 /* Device memory of the daemon's GPU, zeroed; copies are done when these return. */
 void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes);
 void occl_cuda_free(occl_cuda_t *cu, void *p);
+/* Host memory that the device can address, at the same address; zeroed. */
+void *occl_cuda_alloc_mapped(occl_cuda_t *cu, size_t bytes);
+void occl_cuda_free_mapped(occl_cuda_t *cu, void *p);
 occl_status_t occl_cuda_upload(occl_cuda_t *cu, void *dev, const void *host, size_t bytes);
 occl_status_t occl_cuda_download(occl_cuda_t *cu, void *host, const void *dev, size_t bytes);
 

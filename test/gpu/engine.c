@@ -6,7 +6,7 @@
  *
  *     engine              the tests (TAP)
  *     engine small        a few of them, for compute-sanitizer
- *     engine bench        latencies and bandwidth, as a table
+ *     engine bench        latencies and bandwidth, as tables (engine latency, engine bandwidth: one of them)
  *     engine trace        where the time of a small run goes (daemon.cu built with -DOCCL_TRACING)
  *
  * Nothing can hang: the daemon leaves by itself, and every wait here ends.
@@ -24,7 +24,7 @@
 #include "plan/plan.h"
 #include "tap.h"
 
-#define MAX_RANKS 8
+#define MAX_RANKS 10 /* more than travel in a submission */
 #define GUARD 64
 #define TIMEOUT_NS 20000000000ull
 
@@ -100,7 +100,8 @@ typedef struct job {
     void *plan[MAX_RANKS], *links[MAX_RANKS], *scratch[MAX_RANKS], *mail[MAX_RANKS];
     occl_dev_run_t view[MAX_RANKS];
     void *dev_run[MAX_RANKS];
-    uint64_t x[MAX_RANKS][2 * MAX_RANKS];
+    uint64_t *x[MAX_RANKS]; /* mapped */
+    void *far_x[MAX_RANKS];
     int submitted[MAX_RANKS], done[MAX_RANKS];
     uint32_t what[MAX_RANKS];
     uint32_t parks, words, plain; /* plain: no data-with-flag words even where they fit */
@@ -318,6 +319,10 @@ static int make(job_t *j)
     }
     for (uint32_t r = 0; r < j->n; r++)
         for (uint32_t p = 0; p < j->n; p++) {
+            if (!p && !(j->x[r] = occl_cuda_alloc_mapped(&dev[r], 2 * j->n * sizeof(uint64_t))))
+                bail("%s", dev[r].error);
+            if (!p)
+                j->far_x[r] = device_memory(2 * j->n * sizeof(uint64_t));
             j->x[r][p] = (uint64_t)(uintptr_t)j->view[p].send;
             j->x[r][j->n + p] = (uint64_t)(uintptr_t)j->view[p].recv;
         }
@@ -332,6 +337,8 @@ static void unmake(job_t *j)
         occl_cuda_free(&dev[0], j->mail[r]);
         occl_cuda_free(&dev[0], j->scratch[r]);
         occl_cuda_free(&dev[0], j->dev_run[r]);
+        occl_cuda_free_mapped(&dev[r], j->x[r]);
+        occl_cuda_free(&dev[0], j->far_x[r]);
         occl_cuda_free(&dev[0], j->send[r] - (j->shift * (r + 1)) % 16);
         occl_cuda_free(&dev[0], j->recv[r] - (j->shift * (r + 2)) % 16 - GUARD);
         free(j->hsend[r]);
@@ -354,7 +361,7 @@ static void submit(job_t *j, uint32_t r, uint32_t left, int fresh)
 {
     j->view[r].run = j->run;
     occl_cuda_put(&dev[r], &j->view[r], (uint64_t)(uintptr_t)j->dev_run[r], j->channels, left, fresh, j->n,
-                  j->move == OCCL_MOVE_EXPOSED ? j->x[r] : NULL, 0);
+                  j->move == OCCL_MOVE_EXPOSED ? j->x[r] : NULL, (uint64_t)(uintptr_t)j->far_x[r]);
     j->submitted[r] = 1;
 }
 
@@ -699,6 +706,28 @@ static void test_orders(uint32_t tags, int rounds, const char *what)
     }
 }
 
+/* More ranks than a submission has addresses for. */
+static void test_many_ranks(void)
+{
+    static const char *const names[] = {"oneshot", "twoshot", "push", "ring"};
+    char why[200];
+    for (uint32_t i = 0; i < 4; i++) {
+        job_t j;
+        memset(&j, 0, sizeof(j));
+        j.planner = occl_planner_find(OCCL_COLL_ALLREDUCE, names[i]);
+        j.move = OCCL_MOVE_EXPOSED;
+        j.n = nranks_open;
+        j.type = OCCL_T_I32;
+        j.op = OCCL_OP_SUM;
+        j.count = 12345;
+        j.channels = 2;
+        j.geo = small_slots;
+        j.chunk = 500;
+        if (!ok(run_job(&j, 3, why, sizeof(why)) == 1, "all-reduce/%s exposed on %u ranks", names[i], nranks_open))
+            diag("%s", why);
+    }
+}
+
 /* A rank that disagrees, and a run that is withdrawn because a peer does not come. */
 static void test_failures(void)
 {
@@ -925,7 +954,7 @@ static void bench_bandwidths(void)
     }
 }
 
-static void bench(void)
+static void bench_latencies(void)
 {
     occl_sched_conf_t conf = usual;
     conf.linger_ns = 1000000;
@@ -958,7 +987,6 @@ static void bench(void)
     bench_burst(4, 8);
     bench_burst(4, 32);
     close_ranks();
-    bench_bandwidths();
 }
 
 /* --- trace: a build with -DOCCL_TRACING ------------------------------------------------------------------------------ */
@@ -1058,7 +1086,12 @@ int main(int argc, char **argv)
         skip_all("no CUDA device: %s", probe.error);
     occl_cuda_close(&probe);
     if (!strcmp(what, "bench")) {
-        bench();
+        bench_latencies();
+        bench_bandwidths();
+        return 0;
+    }
+    if (!strcmp(what, "latency")) {
+        bench_latencies();
         return 0;
     }
     if (!strcmp(what, "bandwidth")) {
@@ -1104,6 +1137,12 @@ int main(int argc, char **argv)
     close_ranks();
     open_ranks(4, 8, 128, 8, &usual);
     test_orders(8, 5, "blocks in clusters of 8");
+    close_ranks();
+    open_ranks(8, 2, 128, 1, &usual);
+    test_orders(16, 5, "eight ranks");
+    close_ranks();
+    open_ranks(MAX_RANKS, 2, 64, 1, &usual);
+    test_many_ranks();
     close_ranks();
     return tap_done();
 }
