@@ -34,7 +34,7 @@ grep -q 'OCCL warn.*77' "$tap_tmp/err"
 ok $? "forget: and names them"
 grep -q 'continuation got an error' "$tap_tmp/out"
 ok $? "forget: the continuation gets an error"
-ends after 5
+ends after 0 # not another code: the launcher ends the other rank when one exits with it, maybe before its destructor
 [ "$(grep -c 'destructor fine' "$tap_tmp/out")" = 2 ] && ! grep -q 'succeeded\|returned' "$tap_tmp/out"
 ok $? "after: calls after MPI_Finalize fail softly, also in a destructor"
 ends late 3
