@@ -145,10 +145,10 @@ OCCL_FN uint32_t occl_load_word(const void *p, occl_word_t *data)
 }
 /*
  * Two words in one 16-byte access, {data, flag, data, flag}: only that each word stays whole matters. x86 with AVX promises
- * it for all 16 aligned bytes, and older ones split at 8. volatile: one access, as written. Not in the emulation, where
- * ThreadSanitizer has to recognise an atomic access.
+ * it for all 16 aligned bytes, and older ones split at 8. volatile: one access, as written. Not in the emulation and where
+ * ThreadSanitizer looks on, which has to recognise an atomic access.
  */
-#if defined(__SSE2__) && !(defined(OCCL_EMU) && OCCL_EMU) && defined(__has_builtin)
+#if defined(__SSE2__) && !(defined(OCCL_EMU) && OCCL_EMU) && !defined(__SANITIZE_THREAD__) && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define OCCL_WORD_PAIRS 1
 typedef uint32_t occl_word_pair_t __attribute__((vector_size(16), may_alias));
