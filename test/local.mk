@@ -128,3 +128,10 @@ include test/unit/local.mk
 include test/emu/local.mk
 include test/mpi/local.mk
 include test/gpu/local.mk
+
+#------------------------------------------------------------------------------
+# mutants: one-line breakages that a named test must notice (make check-long)
+#------------------------------------------------------------------------------
+dist_check_SCRIPTS += test/mutants/mutants.t test/mutants/run
+EXTRA_DIST += test/mutants/list
+LONG_TESTS += test/mutants/mutants.t
