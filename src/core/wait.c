@@ -130,6 +130,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
     while (!over(state)) {
         int moved;
         if (phase == SLEEP) {
+            OCCL_POINT(ANNOUNCING, ctx);
             seen = __atomic_load_n(&ctx->sleeper->bell, __ATOMIC_ACQUIRE);
             occl_store_relaxed32(&ctx->sleeper->sleeping, ++ctx->sleepers);
             occl_fence_sys(); /* announced; now look once more: a peer posts, fences, looks who sleeps */

@@ -11,6 +11,7 @@ enum {
     OCCL_POINT_SEEN,        /* all members' records seen, words not looked at again */
     OCCL_POINT_OPENED,      /* words looked at again: the run will go to the device */
     OCCL_POINT_DISAGREES,   /* a record differs, one's own word not yet stored */
+    OCCL_POINT_ANNOUNCING,  /* about to sleep, and nobody knows */
     OCCL_POINT_ANNOUNCED,   /* sleeping stored and fenced, not looked again */
     OCCL_POINT_SLEEPING,    /* looked again, not yet asleep */
     OCCL_POINT_COUNT

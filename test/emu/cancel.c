@@ -5,50 +5,7 @@
  */
 #include "emu.h"
 
-#include <sched.h>
 #include <string.h>
-
-/* --- holding threads ------------------------------------------------------------------------------------------------ */
-
-/* Rank r is held at point `at[r]` until let go; it says when it has come there. */
-static struct {
-    occl_ctx_t *ctx[EMU_MAX_RANKS];
-    int at[EMU_MAX_RANKS], here[EMU_MAX_RANKS];
-    int chaos;
-} hold;
-
-static void hook(int point, void *ctx)
-{
-    for (int i = 0; i < EMU_MAX_RANKS; i++) {
-        if (__atomic_load_n(&hold.ctx[i], __ATOMIC_ACQUIRE) != ctx || __atomic_load_n(&hold.at[i], __ATOMIC_ACQUIRE) != point)
-            continue;
-        __atomic_store_n(&hold.here[i], 1, __ATOMIC_RELEASE);
-        while (__atomic_load_n(&hold.at[i], __ATOMIC_ACQUIRE) == point)
-            (void)sched_yield();
-        __atomic_store_n(&hold.here[i], 0, __ATOMIC_RELEASE);
-    }
-    if (__atomic_load_n(&hold.chaos, __ATOMIC_RELAXED))
-        occl_emu_chaos(NULL);
-}
-
-/* The rank's next visit to the point lasts until hold_end. */
-static void hold_at(emu_rank_t *r, int rank, int point)
-{
-    (void)r;
-    __atomic_store_n(&hold.at[rank], point, __ATOMIC_RELEASE);
-}
-static void hold_wait(int rank)
-{
-    while (!__atomic_load_n(&hold.here[rank], __ATOMIC_ACQUIRE))
-        (void)sched_yield();
-}
-static void hold_end(int rank) { __atomic_store_n(&hold.at[rank], -1, __ATOMIC_RELEASE); }
-static void hold_me(emu_rank_t *r)
-{
-    __atomic_store_n(&hold.at[r->rank], -1, __ATOMIC_RELEASE);
-    __atomic_store_n(&hold.ctx[r->rank], r->ctx, __ATOMIC_RELEASE);
-}
-static void hold_none(emu_rank_t *r) { __atomic_store_n(&hold.ctx[r->rank], NULL, __ATOMIC_RELEASE); }
 
 static int is_done(emu_rank_t *r, emu_op_t *op)
 {
@@ -176,29 +133,29 @@ static void refused_body(emu_rank_t *r)
 {
     emu_op_t op;
     emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
-    hold_me(r);
+    emu_hold_me(r);
     for (uint64_t k = 0; k < 5; k++) {
         emu_op_fill(&op, k);
         if (r->rank == 0)
             emu_op_start(r, &op);
         emu_barrier(r);
         if (r->rank == 0) {
-            hold_at(r, 0, OCCL_POINT_WITHDRAWING);
+            emu_hold_at(0, OCCL_POINT_WITHDRAWING);
             emu_check(r, !withdraw(r, &op), "all have started: refused");
         } else {
-            hold_wait(0);
+            emu_hold_wait(0);
             emu_op_start(r, &op);
             stays_pending(r, &op, "member 0 is withdrawing");
             emu_set(r, r->rank, k + 1);
             if (r->rank == 1) {
                 emu_wait_for(r, 2, k + 1);
-                hold_end(0);
+                emu_hold_end(0);
             }
         }
         emu_op_wait(r, &op);
         emu_barrier(r);
     }
-    hold_none(r);
+    emu_hold_none(r);
     emu_op_fini(&op);
 }
 
@@ -214,38 +171,38 @@ static void two_body(emu_rank_t *r)
     if (r->comm) {
         emu_op_t op;
         emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
-        hold_me(r);
+        emu_hold_me(r);
         for (uint64_t k = 0; k < 5; k++) {
             emu_op_fill(&op, k);
             if (r->rank < 2)
                 emu_op_start(r, &op);
             emu_barrier(r);
             if (r->rank == 2) {
-                hold_at(r, 2, OCCL_POINT_OPENED);
+                emu_hold_at(2, OCCL_POINT_OPENED);
                 emu_barrier(r);
                 emu_op_start(r, &op); /* held inside */
             } else {
                 emu_barrier(r);
-                hold_wait(2);
-                hold_at(r, r->rank, OCCL_POINT_WITHDRAWING);
+                emu_hold_wait(2);
+                emu_hold_at(r->rank, OCCL_POINT_WITHDRAWING);
                 emu_check(r, !withdraw(r, &op), "member 2 has opened: refused");
             }
             emu_op_wait(r, &op);
             emu_barrier(r);
         }
-        hold_none(r);
+        emu_hold_none(r);
         emu_op_fini(&op);
         return;
     }
     for (int k = 0; k < 5; k++) {
         emu_barrier(r);
         emu_barrier(r);
-        hold_wait(2);
-        hold_wait(0);
-        hold_wait(1);
-        hold_end(0); /* both have stored their words: now each looks at the other */
-        hold_end(1);
-        hold_end(2);
+        emu_hold_wait(2);
+        emu_hold_wait(0);
+        emu_hold_wait(1);
+        emu_hold_end(0); /* both have stored their words: now each looks at the other */
+        emu_hold_end(1);
+        emu_hold_end(2);
         emu_barrier(r);
     }
 }
@@ -255,29 +212,29 @@ static void opened_body(emu_rank_t *r)
 {
     emu_op_t op;
     emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
-    hold_me(r);
+    emu_hold_me(r);
     for (uint64_t k = 0; k < 5; k++) {
         emu_op_fill(&op, k);
         if (r->rank < 2)
             emu_op_start(r, &op);
         emu_barrier(r);
         if (r->rank == 2) {
-            hold_at(r, 2, OCCL_POINT_OPENED);
+            emu_hold_at(2, OCCL_POINT_OPENED);
             emu_op_start(r, &op);
         } else if (r->rank == 0) {
-            hold_wait(2);
-            hold_at(r, 0, OCCL_POINT_WITHDRAWING);
+            emu_hold_wait(2);
+            emu_hold_at(0, OCCL_POINT_WITHDRAWING);
             emu_check(r, !withdraw(r, &op), "member 2 has opened: refused");
         } else {
-            hold_wait(0);
-            hold_end(2); /* reads 0's record while its word says WITHDRAWING */
+            emu_hold_wait(0);
+            emu_hold_end(2); /* reads 0's record while its word says WITHDRAWING */
             emu_sleep(2000000);
-            hold_end(0);
+            emu_hold_end(0);
         }
         emu_op_wait(r, &op);
         emu_barrier(r);
     }
-    hold_none(r);
+    emu_hold_none(r);
     emu_op_fini(&op);
 }
 
@@ -331,7 +288,7 @@ static void mended_in_time_body(emu_rank_t *r)
     emu_op_t op, wrong;
     emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
     emu_op_init(&wrong, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 19999, 0);
-    hold_me(r);
+    emu_hold_me(r);
     for (uint64_t k = 0; k < 5; k++) {
         emu_op_fill(&op, k);
         emu_op_fill(&wrong, k);
@@ -339,11 +296,11 @@ static void mended_in_time_body(emu_rank_t *r)
             emu_op_start(r, &wrong);
         emu_barrier(r);
         if (r->rank == 1) {
-            hold_at(r, 1, OCCL_POINT_DISAGREES);
+            emu_hold_at(1, OCCL_POINT_DISAGREES);
             emu_op_start(r, &op);
         } else if (r->rank == 0) {
             int gone = 0;
-            hold_wait(1);
+            emu_hold_wait(1);
             (void)occl_coll_cancel(wrong.coll, &gone);
             emu_check(r, gone, "member 2 is missing");
             emu_op_start(r, &op);
@@ -351,12 +308,12 @@ static void mended_in_time_body(emu_rank_t *r)
         } else {
             emu_wait_for(r, 6, k + 1);
             emu_op_start(r, &op); /* sees two records that agree, and opens if it may */
-            hold_end(1);
+            emu_hold_end(1);
         }
         emu_op_wait(r, &op);
         emu_barrier(r);
     }
-    hold_none(r);
+    emu_hold_none(r);
     emu_op_fini(&op);
     emu_op_fini(&wrong);
 }
@@ -395,9 +352,6 @@ int main(void)
 {
     static const occl_device_kind_t devices[] = {OCCL_DEVICE_HOST, OCCL_DEVICE_EMU};
     static const char *const name[] = {"host device", "emulated device"};
-    for (int i = 0; i < EMU_MAX_RANKS; i++)
-        hold.at[i] = -1;
-    occl_point_hook = hook;
     for (int d = 0; d < 2; d++) {
         emu_conf_t three = {.ranks = 3, .device = devices[d], .env = "OCCL_EMU_LANES=1 OCCL_HELPER=0"};
         chance_t c = {.rounds = 300, .count = 20000, .kind = OCCL_COLL_ALLREDUCE};
@@ -411,7 +365,7 @@ int main(void)
         emu_run(&three, mended_in_time_body, "%s: a start that was mended in time is no mismatch", name[d]);
         three.arg = &c;
         three.deadline = 12;
-        hold.chaos = 1;
+        emu_hold_chaos(1);
         emu_run(&three, chance_body, "%s: withdrawn for all or for nobody, by chance", name[d]);
         c.count = 5;
         emu_run(&three, chance_body, "%s: ... small ones that need no gate", name[d]);
@@ -420,7 +374,7 @@ int main(void)
         three.ranks = 2;
         c.count = 20000;
         emu_run(&three, chance_body, "%s: ... and with two", name[d]);
-        hold.chaos = 0;
+        emu_hold_chaos(0);
     }
     return tap_done();
 }

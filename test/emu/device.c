@@ -216,24 +216,26 @@ static void full_table_body(emu_rank_t *r)
     /* Links exist after a first run, and then small ones need no gate. */
     for (int i = 0; i < N; i++)
         emu_op_start(r, &op[i]);
-    for (int i = 0; i < N; i++) {
-        emu_op_wait(r, &op[i]);
-        emu_op_fill(&op[i], (uint64_t)i + 1);
-    }
-    emu_barrier(r);
-    /* Rank 0 has more runs waiting on the device than a channel's table holds, when one comes that could run. */
-    for (int i = 0; i < N && r->rank == 0; i++)
-        emu_op_start(r, &op[i]);
-    for (uint64_t k = 0; k < 3; k++) {
-        emu_op_fill(ready, k);
-        emu_op_start(r, ready);
-        emu_op_wait(r, ready);
-    }
-    emu_barrier(r);
-    for (int i = N - 1; i >= 0 && r->rank; i--)
-        emu_op_start(r, &op[i]);
     for (int i = 0; i < N; i++)
         emu_op_wait(r, &op[i]);
+    for (uint64_t round = 1; round < 5; round++) {
+        for (int i = 0; i < N; i++)
+            emu_op_fill(&op[i], round * 1000 + (uint64_t)i);
+        emu_barrier(r);
+        /* Rank 0 has more runs waiting on the device than a channel's table holds, when one comes that could run. */
+        for (int i = 0; i < N && r->rank == 0; i++)
+            emu_op_start(r, &op[i]);
+        for (uint64_t k = 0; k < 3; k++) {
+            emu_op_fill(ready, k);
+            emu_op_start(r, ready);
+            emu_op_wait(r, ready);
+        }
+        emu_barrier(r);
+        for (int i = N - 1; i >= 0 && r->rank; i--)
+            emu_op_start(r, &op[i]);
+        for (int i = 0; i < N; i++)
+            emu_op_wait(r, &op[i]);
+    }
     if (r->rank == 0)
         emu_check(r, emu_stat(r, "parks") > 0, "runs have been parked");
     for (int i = 0; i <= N; i++)
@@ -334,20 +336,32 @@ int main(void)
             }
         }
     }
+    /* All channels on the GPU at a time, and there when runs come: what they hand each other is ordered by nothing but their words. */
+    for (int i = 0; i < 2; i++)
+        emu_run(&(emu_conf_t){.ranks = 3, .device = OCCL_DEVICE_EMU, .arg = &rounds, .deadline = 12, .seed = 9,
+                              .env = i ? "OCCL_MAX_CHANNELS=3 OCCL_EMU_SLOTS=3 OCCL_EMU_LANES=1 OCCL_LINGER=5ms OCCL_RESIDENCE=50ms"
+                                       : "OCCL_MAX_CHANNELS=3 OCCL_EMU_SLOTS=3 OCCL_EMU_LANES=2 OCCL_LINGER=5ms OCCL_RESIDENCE=50ms "
+                                         "OCCL_EMU_CHAOS=5"}, mixed_body,
+                "mixed collectives, three channels that stay together%s", i ? "" : ", with delays");
     emu_run(&(emu_conf_t){.ranks = 2, .device = OCCL_DEVICE_EMU,
                           .env = "OCCL_MAX_CHANNELS=3 OCCL_EMU_SLOTS=3 OCCL_EMU_LANES=2"}, full_body,
             "027: the application has all slots, or all but one");
     for (int i = 0; i < 8; i++) {
         sync_t s = {.first_launch = i & 1, .count = i & 2 ? 20000 : 20, .busy = i >> 2};
-        emu_run(&(emu_conf_t){.ranks = 2, .device = OCCL_DEVICE_EMU, .arg = &s, .env = "OCCL_EMU_LANES=2"}, sync_body,
+        /* Busy: there is always something to do again before the daemon would leave for want of it. */
+        emu_run(&(emu_conf_t){.ranks = 2, .device = OCCL_DEVICE_EMU, .arg = &s,
+                              .env = s.busy ? "OCCL_EMU_LANES=2 OCCL_LINGER=1s" : "OCCL_EMU_LANES=2"}, sync_body,
                 "%s while a member is absent, count %d%s", s.first_launch ? "020: first launch of a kernel" : "018: synchronise",
                 (int)s.count, s.busy ? ", and another tag runs without end" : "");
     }
-    emu_run(&(emu_conf_t){.ranks = 2, .device = OCCL_DEVICE_EMU, .env = "OCCL_EMU_LANES=1"}, idle_body,
+    emu_run(&(emu_conf_t){.ranks = 2, .device = OCCL_DEVICE_EMU, .env = "OCCL_EMU_LANES=1 OCCL_RESIDENCE=50ms"}, idle_body,
             "097: what waits is not on the GPU");
     for (int d = 0; d < 2; d++) {
         emu_run(&(emu_conf_t){.ranks = 2, .device = devices[d], .env = "OCCL_EMU_LANES=1"}, full_table_body,
                 "%s: runs that wait make room for one that can run", name[d]);
+        if (d)
+            emu_run(&(emu_conf_t){.ranks = 2, .device = devices[d], .env = "OCCL_EMU_LANES=1 OCCL_MAX_CHANNELS=2 OCCL_EMU_SLOTS=1"},
+                    full_table_body, "%s, two channels: runs that wait make room for one that can run", name[d]);
         emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .env = "OCCL_EMU_LANES=2 OCCL_MAX_CHANNELS=2"}, fault_body,
                 "%s: memory out of reach is an error for all", name[d]);
     }

@@ -289,6 +289,48 @@ void emu_finalize(emu_rank_t *r)
     occl_ctx_destroy(ctx);
 }
 
+/* --- holding threads ------------------------------------------------------------------------------------------------ */
+
+static struct {
+    occl_ctx_t *ctx[EMU_MAX_RANKS];
+    int at[EMU_MAX_RANKS], here[EMU_MAX_RANKS];
+    int chaos;
+} hold = {.at = {-1, -1, -1, -1, -1, -1, -1, -1}};
+
+static void hook(int point, void *ctx)
+{
+    for (int i = 0; i < EMU_MAX_RANKS; i++) {
+        if (__atomic_load_n(&hold.ctx[i], __ATOMIC_ACQUIRE) != ctx || __atomic_load_n(&hold.at[i], __ATOMIC_ACQUIRE) != point)
+            continue;
+        __atomic_store_n(&hold.here[i], 1, __ATOMIC_RELEASE);
+        while (__atomic_load_n(&hold.at[i], __ATOMIC_ACQUIRE) == point)
+            (void)sched_yield();
+        __atomic_store_n(&hold.here[i], 0, __ATOMIC_RELEASE);
+    }
+    if (__atomic_load_n(&hold.chaos, __ATOMIC_RELAXED))
+        occl_emu_chaos(NULL);
+}
+
+void emu_hold_at(int rank, int point) { __atomic_store_n(&hold.at[rank], point, __ATOMIC_RELEASE); }
+int emu_hold_is_there(int rank) { return __atomic_load_n(&hold.here[rank], __ATOMIC_ACQUIRE); }
+
+void emu_hold_wait(int rank)
+{
+    while (!emu_hold_is_there(rank))
+        (void)sched_yield();
+}
+
+void emu_hold_end(int rank) { __atomic_store_n(&hold.at[rank], -1, __ATOMIC_RELEASE); }
+
+void emu_hold_me(emu_rank_t *r)
+{
+    __atomic_store_n(&hold.at[r->rank], -1, __ATOMIC_RELEASE);
+    __atomic_store_n(&hold.ctx[r->rank], r->ctx, __ATOMIC_RELEASE);
+}
+
+void emu_hold_none(emu_rank_t *r) { __atomic_store_n(&hold.ctx[r->rank], NULL, __ATOMIC_RELEASE); }
+void emu_hold_chaos(int on) { __atomic_store_n(&hold.chaos, on, __ATOMIC_RELAXED); }
+
 /* --- the world ---------------------------------------------------------------------------------------------------- */
 
 static void put_env(const char *text, int set)
@@ -372,8 +414,14 @@ int emu_run(const emu_conf_t *conf, void (*body)(emu_rank_t *r), const char *fmt
     va_end(ap);
     if (!w || conf->ranks > EMU_MAX_RANKS)
         bail("no world");
+    if (getenv("OCCL_TEST_ONLY") && !strstr(text, getenv("OCCL_TEST_ONLY"))) {
+        occl_emu_gpu_destroy(gpu);
+        free(w);
+        return 1;
+    }
     w->conf = conf;
     w->body = body;
+    occl_point_hook = hook;
     w->running = conf->ranks;
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->changed, NULL);

@@ -7,6 +7,8 @@
  *
  * which is one TAP check: every rank got to the end of body and no emu_check failed. A world that takes longer than its
  * deadline (x OCCL_TEST_SLACK) is dumped, rank by rank, and ends the program with "Bail out!".
+ *
+ * OCCL_TEST_ONLY=TEXT runs only the worlds whose check has TEXT in it.
  */
 #ifndef OCCL_TEST_EMU_H
 #define OCCL_TEST_EMU_H
@@ -78,6 +80,20 @@ void emu_sleep(uint64_t ns);
 void emu_dawdle(emu_rank_t *r, uint64_t max_ns);
 uint64_t emu_stat(emu_rank_t *r, const char *name);
 static inline occl_device_t *emu_dev(emu_rank_t *r) { return r->ctx->dev; }
+
+/* --- holding threads (util/point.h) --------------------------------------------------------------------------------- */
+
+/* From now on this rank's threads can be held; until emu_hold_none. */
+void emu_hold_me(emu_rank_t *r);
+void emu_hold_none(emu_rank_t *r);
+/* The rank's next visit to the point lasts until emu_hold_end. */
+void emu_hold_at(int rank, int point);
+/* Until it has come there. */
+void emu_hold_wait(int rank);
+int emu_hold_is_there(int rank);
+void emu_hold_end(int rank);
+/* All points become places of chaos (occl_emu_host_chaos). */
+void emu_hold_chaos(int on);
 
 /* --- a collective with its data ------------------------------------------------------------------------------------ */
 

@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue
+emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue test/emu/wake
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -40,3 +40,7 @@ test_emu_queue_SOURCES = test/emu/queue.c
 test_emu_queue_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_queue_LDADD = $(EMU_LIBS)
 test_emu_queue_LDFLAGS = $(occl_test_ldflags)
+test_emu_wake_SOURCES = test/emu/wake.c
+test_emu_wake_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_wake_LDADD = $(EMU_LIBS)
+test_emu_wake_LDFLAGS = $(occl_test_ldflags)
