@@ -81,12 +81,14 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
     occl_unlock(&ctx->lock);
 }
 
-static int helper_pass(void *state)
+static int helper_pass(void *state, int sure)
 {
     occl_ctx_t *ctx = state;
     int moved = 0;
-    if (!occl_trylock(&ctx->lock))
-        return 1; /* somebody else is at it */
+    if (sure)
+        occl_ctx_lock(ctx);
+    else if (!occl_trylock(&ctx->lock))
+        return 0; /* somebody else is at it */
     ctx->n_passes++;
     moved = occl_ctx_progress(ctx, NULL, 1);
     if (!moved) /* its passes are far between */

@@ -10,13 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "topo/topo.h"
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, IDLE_AFTER_NS = 20000000, YIELDS = 8 };
+enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000 };
 
 typedef struct impl {
     occl_helper_t pub;
@@ -43,6 +45,31 @@ static void sleep_idle(impl_t *h)
     __atomic_store_n(&h->pub.idle, 0, __ATOMIC_RELAXED);
 }
 
+/*
+ * Short turns, soon: the helper needs microseconds now and then, but on a core where the application computes a thread that wakes
+ * up has to wait for the end of the other one's turn, 3 ms and more. Since Linux 6.12 one that asks for short turns of its own
+ * goes first. Older ones ignore it. No privilege is needed, and the share of the processor stays the same.
+ */
+static void ask_for_short_turns(void)
+{
+    /* struct sched_attr; not every C library has it. */
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } a = {0};
+#ifdef SYS_sched_setattr
+    if (syscall(SYS_sched_getattr, 0, &a, sizeof(a), 0) != 0 || a.policy != SCHED_OTHER)
+        return;
+    a.size = sizeof(a);
+    a.flags = 0;
+    a.runtime = TURN_NS;
+    (void)syscall(SYS_sched_setattr, 0, &a, 0);
+#endif
+}
+
 static void *helper_main(void *arg)
 {
     impl_t *h = arg;
@@ -50,6 +77,7 @@ static void *helper_main(void *arg)
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
+    ask_for_short_turns();
     if (occl_topo_helper_bind(h->cpus, h->avoid_cpu, err, sizeof(err)) != OCCL_OK)
         occl_log(h->log, OCCL_LOG_WARN | OCCL_AREA_PROGRESS, "helper thread not bound: %s", err);
     while (!stopped(h)) {
@@ -74,12 +102,15 @@ static void *helper_main(void *arg)
                 continue;
         }
         moved = 0;
-        for (i = 0; i < YIELDS && !stopped(h) && h->ops->pending(h->state); i++) {
-            if (h->ops->pass(h->state))
+        /*
+         * A few looks, and no yield between them: where the application computes on this core, a thread that yields comes back
+         * when the other one's turn is over, milliseconds later. One that sleeps is woken at once.
+         */
+        for (i = 0; i < LOOKS && !stopped(h) && h->ops->pending(h->state); i++) {
+            if (h->ops->pass(h->state, 0))
                 moved = 1, i = -1;
             if (h->ops->waiters(h->state))
                 break;
-            (void)sched_yield();
         }
         if (moved)
             delay = DUTY_MIN_NS;
@@ -88,7 +119,7 @@ static void *helper_main(void *arg)
         seen = bell_value(h);
         h->ops->announce(h->state, 1);
         __atomic_thread_fence(__ATOMIC_SEQ_CST); /* announced; now look once more: a peer posts, fences, looks who sleeps */
-        if (!h->ops->pass(h->state)) {
+        if (!h->ops->pass(h->state, 1)) {
             (void)occl_futex_wait(h->pub.bell, seen, delay);
             if (delay < DUTY_MAX_NS)
                 delay *= 2;

@@ -19,7 +19,8 @@
 typedef struct occl_helper occl_helper_t;
 
 typedef struct occl_helper_ops {
-    int (*pass)(void *state);              /* one bounded pass; whether anything moved */
+    /* One bounded pass; whether anything moved. sure: also when another thread is at it, after that one. */
+    int (*pass)(void *state, int sure);
     int (*pending)(void *state);           /* runs that are not over; no lock */
     int (*waiters)(void *state);           /* threads of the application inside a wait; no lock */
     void (*announce)(void *state, int on); /* peers shall ring the bell */
