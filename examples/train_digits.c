@@ -23,6 +23,8 @@
  * With MPI's own nonblocking collectives that is wrong: MPI matches them by the order in which they are started on a
  * communicator (try --backend mpi). Here they match by tag. The program trains twice, once with everybody in the same
  * order and once at random, and compares the weights bit for bit.
+ *
+ * --device cuda: the buffers that are added up lie in the memory of a GPU, and the GPU adds; the network stays on the processor.
  */
 #include <math.h>
 #include <mpi.h>
@@ -34,6 +36,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#if TRAIN_DIGITS_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 #ifndef TRAIN_DIGITS_DATA
 #define TRAIN_DIGITS_DATA "optdigits.txt"
@@ -52,6 +57,7 @@ static int nrows, ncols;      /* of the grid: data-parallel, tensor-parallel */
 static int my_row, my_col;
 static MPI_Comm row, column;  /* the ranks of my row; of my column */
 static int use_mpi;           /* --backend mpi */
+static int use_gpu;           /* --device cuda */
 static int steps = 450, deadline;
 static unsigned long long seed = 1;
 static const char *data_file;
@@ -127,10 +133,64 @@ static void shuffle(int *order, int n, uint64_t key)
     }
 }
 
+/* --- the GPU ---------------------------------------------------------------------------------------------------------- */
+
+#if TRAIN_DIGITS_CUDA
+static cudaStream_t stream;
+
+static void gpu_check(cudaError_t e, const char *what)
+{
+    char text[256];
+
+    if (e == cudaSuccess)
+        return;
+    snprintf(text, sizeof text, "%s failed: %s", what, cudaGetErrorString(e));
+    give_up(text);
+}
+
+/* NULL, or why there is no GPU. Ranks are dealt to the GPUs of the node. */
+static const char *gpu_open(void)
+{
+    MPI_Comm node;
+    int local, n = 0;
+
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0)
+        return "no GPU or no driver here";
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &local);
+    MPI_Comm_free(&node);
+    gpu_check(cudaSetDevice(local % n), "cudaSetDevice");
+    gpu_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return NULL;
+}
+
+static float *gpu_alloc(int count)
+{
+    void *p = NULL;
+
+    gpu_check(cudaMalloc(&p, (size_t)count * sizeof(float)), "cudaMalloc");
+    return p;
+}
+
+static void gpu_free(float *p) { gpu_check(cudaFree(p), "cudaFree"); }
+
+static void gpu_copy(float *to, const float *from, int count)
+{
+    gpu_check(cudaMemcpyAsync(to, from, (size_t)count * sizeof(float), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    gpu_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+}
+#else
+static const char *gpu_open(void) { return "built without CUDA"; }
+static float *gpu_alloc(int count) { return calloc((size_t)count, sizeof(float)); }
+static void gpu_free(float *p) { free(p); }
+static void gpu_copy(float *to, const float *from, int count) { memcpy(to, from, (size_t)count * sizeof(float)); }
+#endif
+
 /* --- collectives: all of them add up a buffer in place ---------------------------------------------------------------- */
 
 typedef struct sum {
     float *buf;
+    float *shared;       /* what is added up: buf itself, or memory of the GPU */
     int count, tag;
     MPI_Comm comm;
     MPIX_Occl_Coll coll; /* ours: registered once, started in every step */
@@ -140,13 +200,16 @@ typedef struct sum {
 static void sum_make(sum_t *s, float *buf, int count, int tag, MPI_Comm comm)
 {
     *s = (sum_t){.buf = buf, .count = count, .tag = tag, .comm = comm, .request = MPI_REQUEST_NULL};
+    s->shared = use_gpu ? gpu_alloc(count) : buf;
     if (!use_mpi) /* local: no other rank need register it now, or in this order */
-        check(MPIX_Occl_allreduce_init(MPI_IN_PLACE, buf, count, MPI_FLOAT, MPI_SUM, tag, comm, MPI_INFO_NULL, &s->coll),
+        check(MPIX_Occl_allreduce_init(MPI_IN_PLACE, s->shared, count, MPI_FLOAT, MPI_SUM, tag, comm, MPI_INFO_NULL, &s->coll),
               "MPIX_Occl_allreduce_init");
 }
 
 static void sum_start(sum_t *s)
 {
+    if (use_gpu)
+        gpu_copy(s->shared, s->buf, s->count);
     if (use_mpi) /* MPI has no tag for collectives */
         check(MPI_Iallreduce(MPI_IN_PLACE, s->buf, s->count, MPI_FLOAT, MPI_SUM, s->comm, &s->request), "MPI_Iallreduce");
     else
@@ -159,12 +222,16 @@ static void sum_wait(sum_t *s)
         check(MPI_Wait(&s->request, MPI_STATUS_IGNORE), "MPI_Wait");
     else
         check(MPIX_Occl_coll_wait(s->coll), "MPIX_Occl_coll_wait");
+    if (use_gpu)
+        gpu_copy(s->buf, s->shared, s->count);
 }
 
 static void sum_free(sum_t *s)
 {
     if (!use_mpi)
         check(MPIX_Occl_coll_free(&s->coll), "MPIX_Occl_coll_free");
+    if (use_gpu)
+        gpu_free(s->shared);
 }
 
 /* --- data -------------------------------------------------------------------------------------------------------------- */
@@ -481,9 +548,10 @@ static unsigned long long checksum(const float *weight)
 static int usage(int status)
 {
     if (rank == 0)
-        fputs("Usage: mpiexec -n N train_digits [--backend occl|mpi] [--steps N] [--seed S] [--data FILE] [--deadline S]\n"
+        fputs("Usage: mpiexec -n N train_digits [--backend occl|mpi] [--device host|cuda] [--steps N] [--seed S] [--data FILE] [--deadline S]\n"
               "Trains a network on handwritten digits, in order and then with every rank in its own random order, and\n"
               "compares the weights. --backend mpi does the same with MPI's own collectives, and fails.\n"
+              "  --device cuda  what is added up lies in the memory of a GPU; exit status 77 if there is none\n"
               "  --steps N      training steps (450); below 200 the accuracy is not judged\n"
               "  --seed S       of weights, batches and orders (1)\n"
               "  --data FILE    the images (" TRAIN_DIGITS_DATA ")\n"
@@ -526,6 +594,8 @@ int main(int argc, char **argv)
             return usage(2);
         if (!strcmp(argv[i], "--backend") && (!strcmp(value, "mpi") || !strcmp(value, "occl")))
             use_mpi = !strcmp(value, "mpi");
+        else if (!strcmp(argv[i], "--device") && (!strcmp(value, "host") || !strcmp(value, "cuda")))
+            use_gpu = !strcmp(value, "cuda");
         else if (!strcmp(argv[i], "--steps"))
             steps = (int)strtol(value, &end, 10);
         else if (!strcmp(argv[i], "--seed"))
@@ -540,8 +610,22 @@ int main(int argc, char **argv)
             return usage(2);
         i++;
     }
+    if (use_mpi && use_gpu)
+        return usage(2);
     if (!data_file)
         data_file = find_data(argv[0]);
+    if (use_gpu) {
+        const char *no = gpu_open();
+        int have = no == NULL;
+
+        MPI_Allreduce(MPI_IN_PLACE, &have, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        if (!have) {
+            if (rank == 0)
+                fprintf(stderr, "train_digits: %s\n", no ? no : "no GPU on another node");
+            MPI_Finalize();
+            return 77;
+        }
+    }
     if (!deadline)
         deadline = use_mpi ? 5 : 30;
     signal(SIGALRM, too_late);
@@ -560,8 +644,13 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(row, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(column, MPI_ERRORS_RETURN);
     if (!use_mpi) {
-        check(MPIX_Occl_comm_attach(row, MPI_INFO_NULL), "MPIX_Occl_comm_attach");
-        check(MPIX_Occl_comm_attach(column, MPI_INFO_NULL), "MPIX_Occl_comm_attach");
+        MPI_Info info;
+
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "mpix_occl_device", use_gpu ? "cuda" : "host");
+        check(MPIX_Occl_comm_attach(row, info), "MPIX_Occl_comm_attach");
+        check(MPIX_Occl_comm_attach(column, info), "MPIX_Occl_comm_attach");
+        MPI_Info_free(&info);
     }
     read_data();
     n = calloc(1, sizeof *n);
@@ -578,7 +667,8 @@ int main(int argc, char **argv)
         printf("%d ranks as a grid of %d x %d: %d share a batch of %d images, %d share the %d hidden units.\n", size, nrows,
                ncols, nrows, BATCH, ncols, HIDDEN);
         printf("%d images for training, %d for the test; %d sums a step over rows and columns, by %s.\n", data.ntrain,
-               data.n - data.ntrain, MICRO + 6 + W1_PIECES, use_mpi ? "MPI's own collectives" : "MPIX_Occl");
+               data.n - data.ntrain, MICRO + 6 + W1_PIECES,
+               use_mpi ? "MPI's own collectives" : use_gpu ? "MPIX_Occl on GPUs" : "MPIX_Occl");
         printf("1. Everybody in the same order:\n");
     }
     took[0] = train(n, 0, &accuracy[0]);

@@ -8,6 +8,10 @@
 #include "tool.h"
 #include "util/env.h"
 
+#ifndef TOOL_HAVE_CUDA
+#define TOOL_HAVE_CUDA 0
+#endif
+
 static int info_config, info_stats, info_short;
 
 static const tool_opt_t info_opts[] = {
@@ -41,7 +45,7 @@ static void show_build(void)
     one_line(text);
     MPI_Get_version(&major, &minor);
     printf("MPI       %s; standard %d.%d\n", text, major, minor);
-    printf("Devices   host%s\n", tool_device_missing(1) ? "; cuda is not in this build" : ", cuda");
+    printf("Devices   host%s\n", !TOOL_HAVE_CUDA ? "; cuda is not in this build" : ", cuda");
     if (uname(&system) == 0)
         printf("Machine   %s, %s %s, %ld processors\n", system.machine, system.sysname, system.release,
                sysconf(_SC_NPROCESSORS_ONLN));

@@ -4,40 +4,59 @@
  *
  * Each size is measured in rounds of blocks: ours, MPI's nonblocking, MPI's blocking, in turning order, so that
  * whatever else the machine does falls on all alike. MPI's run on the same buffers over a communicator that is not
- * attached. A time is one start to the end of its wait, back to back; a rank's quantile is taken over its own times
+ * attached. With --compare nccl or nvshmem the two are: enqueued on a stream and waited for, and enqueued back to back. A time is one start to the end of its wait, back to back; a rank's quantile is taken over its own times
  * and the slowest rank's is shown. Data are new for every checked iteration, before and after the timed ones.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
+#if TOOL_HAVE_CUDA
+#include "rival.h"
+#include "tool_cuda.h"
+#endif
 
-enum { OURS, RIVAL, BLOCKING, WAYS };
+enum { OURS, RIVAL, BLOCKING, WAYS }; /* of a library of GPU collectives, BLOCKING is: back to back on a stream */
 enum { PERSISTENT, NONBLOCKING };
 
+enum { WITH_MPI, WITH_NCCL, WITH_NVSHMEM };
+
 #define ROUNDS 10
+#define COLD_US 1000 /* longer than a daemon with nothing to do stays (OCCL_LINGER) */
+#define MAX_SIZES 64
 
 static struct {
     const char *coll_name;
     tool_coll_t coll;
     size_t min, max;
-    long factor, iters, warmup, root, tags, overlap_ms;
-    int type, op, mode, device, compare, in_place, rival_only, thread_level, mpi_wait;
-    const char *csv_name;
+    long factor, iters, warmup, root, tags, overlap_ms, pause_us;
+    int type, op, mode, device, memory, compare, in_place, rival_only, thread_level, mpi_wait, cold;
+    const char *csv_name, *sizes_text;
+    size_t sizes[MAX_SIZES];
+    int nsizes;
 
     int rank, size, provided;
     MPI_Comm comm;  /* attached */
     MPI_Comm plain; /* not attached: the rival's, and our own barriers and sums */
     FILE *csv;
     uint64_t wrong;
-} perf = {.min = 8, .max = 1 << 20, .factor = 2, .warmup = -1, .type = TOOL_FLOAT, .op = TOOL_SUM, .compare = -1};
+    const char *rival_name;
+#if TOOL_HAVE_CUDA
+    const rival_t *lib; /* the other library of GPU collectives */
+#endif
+} perf = {.min = 8, .max = 1 << 20, .factor = 2, .warmup = -1, .type = TOOL_FLOAT, .op = TOOL_SUM, .memory = -1, .compare = -1};
+
+static const char *const device_names[] = {"host", "cuda"};
 
 static const tool_opt_t perf_opts[] = {
     {"--min", 'b', TOOL_SIZE, &perf.min, "SIZE", "smallest payload (8); sizes may end in K, M or G", 0, 0, NULL},
     {"--max", 'e', TOOL_SIZE, &perf.max, "SIZE", "largest payload (1M)", 0, 0, NULL},
     {"--factor", 'f', TOOL_INT, &perf.factor, "N", "from one size to the next (2)", 2, 1 << 20, NULL},
+    {"--sizes", 0, TOOL_TEXT, &perf.sizes_text, "LIST", "these payloads, separated by commas, in place of --min, --max, --factor", 0,
+     0, NULL},
     {"--iters", 'n', TOOL_INT, &perf.iters, "N", "timed iterations a size (0: for about 1/4 s)", 0, 100000000, NULL},
     {"--warmup", 'w', TOOL_INT, &perf.warmup, "N", "untimed iterations before (-1: as fits the size)", -1, 100000000, NULL},
     {"--type", 'd', TOOL_CHOICE, &perf.type, "TYPE", NULL, 0, 0, NULL},
@@ -46,8 +65,14 @@ static const tool_opt_t perf_opts[] = {
     {"--in-place", 0, TOOL_FLAG, &perf.in_place, "", "with MPI_IN_PLACE", 0, 0, NULL},
     {"--mode", 0, TOOL_CHOICE, &perf.mode, "MODE", "persistent (default) or nonblocking", 0, 0, "persistent|nonblocking"},
     {"--mpi-wait", 0, TOOL_FLAG, &perf.mpi_wait, "", "nonblocking: wait by MPI_Wait, not MPIX_Occl_wait", 0, 0, NULL},
-    {"--device", 0, TOOL_CHOICE, &perf.device, "DEVICE", "host (default) or cuda", 0, 0, "host|cuda"},
-    {"--compare", 0, TOOL_CHOICE, &perf.compare, "WITH", "mpi: measure MPI's own beside it", 0, 0, "mpi"},
+    {"--device", 0, TOOL_CHOICE, &perf.device, "DEVICE", "host (default) or cuda", 0, 0, TOOL_DEVICE_CHOICES},
+    {"--memory", 0, TOOL_CHOICE, &perf.memory, "KIND", "--device cuda: of the buffers, device (default), pinned, managed, pageable or async",
+     0, 0, TOOL_MEMORY_CHOICES},
+    {"--cold", 0, TOOL_FLAG, &perf.cold, "", "pause before each start until the device's daemon has left (--pause 1000)", 0, 0, NULL},
+    {"--pause", 0, TOOL_INT, &perf.pause_us, "US", "pause US microseconds before each start; then all ranks start together", 1,
+     10000000, NULL},
+    {"--compare", 0, TOOL_CHOICE, &perf.compare, "WITH", "measure another one beside it: mpi; with --device cuda nccl or nvshmem", 0, 0,
+     "mpi|nccl|nvshmem"},
     {"--csv", 0, TOOL_TEXT, &perf.csv_name, "FILE", "write the table there too", 0, 0, NULL},
     {"--overlap", 0, TOOL_INT, &perf.overlap_ms, "MS", "compute MS ms between start and wait: what is left to wait for", 1,
      10000, NULL},
@@ -79,6 +104,7 @@ static uint64_t sum_over_ranks(uint64_t v)
 typedef struct perf_case {
     tool_job_t job, rival; /* the same buffers, another communicator */
     MPIX_Occl_Coll coll;
+    int compared; /* the other library can do it */
 } perf_case_t;
 
 static void case_begin(perf_case_t *c, size_t bytes, int tag)
@@ -92,11 +118,21 @@ static void case_begin(perf_case_t *c, size_t bytes, int tag)
     c->job.root = (int)perf.root;
     c->job.in_place = perf.in_place;
     c->job.tag = tag;
+    c->job.memory = perf.device == TOOL_DEVICE_CUDA ? (tool_memory_t)(perf.memory + TOOL_MEMORY_DEVICE) : TOOL_MEMORY_HOST;
     c->job.salt = (uint64_t)tag;
     tool_job_alloc(&c->job);
     c->rival = c->job;
     c->rival.comm = perf.plain;
     c->coll = MPIX_OCCL_COLL_NULL;
+    c->compared = perf.compare >= 0 || perf.rival_only;
+#if TOOL_HAVE_CUDA
+    if (perf.lib) {
+        const char *no = perf.lib->begin(&c->rival);
+        if (no && perf.rank == 0)
+            printf("# not compared with %s: %s\n", perf.lib->name, no);
+        c->compared = !no;
+    }
+#endif
     if (!perf.rival_only && perf.mode == PERSISTENT)
         tool_mpi_check(tool_occl_init(&c->job, &c->coll), "MPIX_Occl_..._init");
 }
@@ -105,6 +141,10 @@ static void case_end(perf_case_t *c)
 {
     if (c->coll != MPIX_OCCL_COLL_NULL)
         tool_mpi_check(MPIX_Occl_coll_free(&c->coll), "MPIX_Occl_coll_free");
+#if TOOL_HAVE_CUDA
+    if (perf.lib)
+        perf.lib->end();
+#endif
     tool_job_free(&c->job);
 }
 
@@ -138,6 +178,13 @@ static inline void once(perf_case_t *c, int way)
 {
     tool_pending_t p;
 
+#if TOOL_HAVE_CUDA
+    if (perf.lib && way != OURS) {
+        perf.lib->enqueue(&c->rival);
+        tool_cuda_stream_wait();
+        return;
+    }
+#endif
     if (way == BLOCKING) {
         tool_mpi_check(tool_mpi_blocking(&c->rival), "MPI's blocking collective");
         return;
@@ -159,6 +206,46 @@ static void checked(perf_case_t *c, int way, uint64_t step)
         fprintf(stderr, "# rank %d: %s\n", perf.rank, text);
     }
     perf.wrong += wrong;
+}
+
+/* Away until the daemon has left; then all ranks begin at one time (they are on one node, so they have one clock). */
+static void pause_together(void)
+{
+    double at;
+
+    usleep((useconds_t)perf.pause_us);
+    at = tool_now_us() + 100;
+    MPI_Bcast(&at, 1, MPI_DOUBLE, 0, perf.plain);
+    while (tool_now_us() < at)
+        ;
+}
+
+/* Times from[] .. to[] - 1 of one way */
+static void timed(perf_case_t *c, int way, double *t, long from, long to)
+{
+    double before = tool_now_us(), now;
+
+#if TOOL_HAVE_CUDA
+    if (perf.lib && way == BLOCKING) { /* back to back on the stream: each its share */
+        for (long i = from; i < to; i++)
+            perf.lib->enqueue(&c->rival);
+        tool_cuda_stream_wait();
+        now = tool_now_us();
+        for (long i = from; i < to; i++)
+            t[i] = (now - before) / (double)(to - from);
+        return;
+    }
+#endif
+    for (long i = from; i < to; i++) {
+        if (perf.pause_us) {
+            pause_together();
+            before = tool_now_us();
+        }
+        once(c, way);
+        now = tool_now_us();
+        t[i] = now - before;
+        before = now;
+    }
 }
 
 /* How many iterations take about `us`, agreed; also warms up. */
@@ -188,7 +275,7 @@ static long fitting(perf_case_t *c, const int *ways, int nways, double us)
         if (t > slowest)
             slowest = t;
     }
-    long n = perf.iters ? perf.iters : (long)(us / (slowest + 0.01));
+    long n = perf.iters ? perf.iters : (long)(us / (slowest + (double)perf.pause_us + 0.01));
     if (!perf.iters)
         n = n < 2 * ROUNDS ? 2 * ROUNDS : n > 20000 ? 20000 : n;
     return n;
@@ -202,17 +289,25 @@ static void measure(size_t bytes)
     int ways[WAYS], nways = 0, on[WAYS] = {0};
     double *t[WAYS] = {NULL}, p50[WAYS] = {0}, p99[WAYS] = {0};
     long done[WAYS] = {0};
+    unsigned long long launches = 0;
+    int check = 1;
 
+    case_begin(&c, bytes, 0);
+    bytes = tool_job_bytes(&c.job);
     if (!perf.rival_only)
         ways[nways++] = OURS;
-    if (perf.compare >= 0 || perf.rival_only) {
+    if (c.compared) {
         ways[nways++] = RIVAL;
         ways[nways++] = BLOCKING;
     }
-    case_begin(&c, bytes, 0);
-    bytes = tool_job_bytes(&c.job);
+    if (!nways) {
+        case_end(&c);
+        return;
+    }
+    /* NVSHMEM's alone work on buffers of their own */
+    check = !(perf.rival_only && perf.compare == WITH_NVSHMEM);
     perf.wrong = 0;
-    for (uint64_t step = 0; step < 2; step++)
+    for (uint64_t step = 0; check && step < (bytes > 32 << 20 ? 1 : 2); step++)
         checked(&c, ways[0], step);
 
     long iters = fitting(&c, ways, nways, 250e3);
@@ -226,19 +321,16 @@ static void measure(size_t bytes)
         for (int k = 0; k < nways; k++) {
             int way = ways[(k + round) % nways];
             long end = iters * (round + 1) / ROUNDS;
-            double before, now;
+            unsigned long long before;
 
             MPI_Barrier(perf.plain);
             /* untimed: caches and the ranks' paces after another one's block */
             for (long i = 0; i < 2 + (bytes <= 65536 ? 8 : 0); i++)
                 once(&c, way);
-            before = tool_now_us();
-            while (done[way] < end) {
-                once(&c, way);
-                now = tool_now_us();
-                t[way][done[way]++] = now - before;
-                before = now;
-            }
+            before = way == OURS ? tool_stat(perf.comm, "launches") : 0;
+            timed(&c, way, t[way], done[way], end);
+            done[way] = end;
+            launches += way == OURS ? tool_stat(perf.comm, "launches") - before : 0;
         }
     }
     for (int k = 0; k < nways; k++) {
@@ -247,7 +339,8 @@ static void measure(size_t bytes)
         p99[way] = max_over_ranks(tool_quantile(t[way], (size_t)iters, 0.99));
         free(t[way]);
     }
-    checked(&c, ways[0], 2);
+    if (check)
+        checked(&c, ways[0], 2);
     uint64_t wrong = sum_over_ranks(perf.wrong);
     perf.wrong = wrong;
     case_end(&c);
@@ -265,9 +358,11 @@ static void measure(size_t bytes)
         printf("#%11s %11s %10s %6s %5s %10s %10s %8s %8s %7s", "bytes", "count", "type", "op", "root", "us p50", "us p99",
                "algbw", "busbw", "#wrong");
         if (on[RIVAL] && on[OURS])
-            printf(" | %s us p50, ours/it | blocking us p50, ours/it", tool_mpi_name(coll));
+            printf(" | %s us p50, ours/it | %s us p50, ours/it", perf.rival_name, perf.compare == WITH_MPI ? "blocking" : "back to back");
         else if (on[BLOCKING])
-            printf(" | blocking us p50");
+            printf(" | %s us p50", perf.compare <= WITH_MPI ? "blocking" : "back to back");
+        if (perf.pause_us)
+            printf(" | launches/start");
         printf("\n#%11s %11s %10s %6s %5s %10s %10s %8s %8s\n", "(B)", "(elements)", "", "", "", "", "", "(GB/s)", "(GB/s)");
     }
     printf("%12zu %11d %10s %6s ", bytes, c.job.count, type, op);
@@ -280,22 +375,29 @@ static void measure(size_t bytes)
         printf(" | %10.2f %6.2f | %10.2f %6.2f", p50[RIVAL], p50[OURS] / p50[RIVAL], p50[BLOCKING], p50[OURS] / p50[BLOCKING]);
     else if (on[BLOCKING])
         printf(" | %10.2f", p50[BLOCKING]);
+    if (perf.pause_us)
+        printf(" | %.2f", (double)launches / (double)iters);
     printf("\n");
     fflush(stdout);
     if (perf.csv) {
         if (perf.rival_only)
-            fprintf(perf.csv, "%s,rival-only,%s,%d,%zu,%s,%s,,,,,%llu,%s,%.3f,\n", tool_coll_name(coll), "host", perf.size,
-                    bytes, type, op, (unsigned long long)wrong, tool_mpi_name(coll), p50[RIVAL]);
+            fprintf(perf.csv, "%s,rival-only,%s,%d,%zu,%s,%s,,,,,%llu,%s,%.3f,", tool_coll_name(coll), device_names[perf.device],
+                    perf.size, bytes, type, op, (unsigned long long)wrong, perf.rival_name, p50[RIVAL]);
         else
             fprintf(perf.csv, "%s,%s,%s,%d,%zu,%s,%s,%.3f,%.3f,%.4f,%.4f,%llu,%s,", tool_coll_name(coll),
-                    perf.mode == PERSISTENT ? "persistent" : "nonblocking", "host", perf.size, bytes, type, op, p50[OURS],
-                    p99[OURS], algbw, busbw, (unsigned long long)wrong, on[RIVAL] ? tool_mpi_name(coll) : "");
+                    perf.mode == PERSISTENT ? "persistent" : "nonblocking", device_names[perf.device], perf.size, bytes, type, op,
+                    p50[OURS], p99[OURS], algbw, busbw, (unsigned long long)wrong, on[RIVAL] ? perf.rival_name : "");
         if (!perf.rival_only) {
             if (on[RIVAL])
-                fprintf(perf.csv, "%.3f,%.4f\n", p50[RIVAL], p50[OURS] / p50[RIVAL]);
+                fprintf(perf.csv, "%.3f,%.4f", p50[RIVAL], p50[OURS] / p50[RIVAL]);
             else
-                fprintf(perf.csv, ",\n");
+                fprintf(perf.csv, ",");
         }
+        if (on[BLOCKING])
+            fprintf(perf.csv, ",%.3f", p50[BLOCKING]);
+        else
+            fprintf(perf.csv, ",");
+        fprintf(perf.csv, ",%s,%ld,%.3f\n", tool_memory_name(c.job.memory), perf.pause_us, (double)launches / (double)iters);
         fflush(perf.csv);
     }
 }
@@ -406,8 +508,8 @@ static void overlap(size_t bytes)
     printf("\n");
     fflush(stdout);
     if (perf.csv) {
-        fprintf(perf.csv, "%s,%s,host,%d,%zu,%s,%s,%ld,%.2f,%.2f,%.4f,%.4f,%llu,", tool_coll_name(perf.coll),
-                perf.mode == PERSISTENT ? "persistent" : "nonblocking", perf.size, bytes, tool_type_name((tool_type_t)perf.type),
+        fprintf(perf.csv, "%s,%s,%s,%d,%zu,%s,%s,%ld,%.2f,%.2f,%.4f,%.4f,%llu,", tool_coll_name(perf.coll),
+                perf.mode == PERSISTENT ? "persistent" : "nonblocking", device_names[perf.device], perf.size, bytes, tool_type_name((tool_type_t)perf.type),
                 tool_op_name((tool_op_t)perf.op), perf.overlap_ms, own[OURS], left[OURS], left[OURS] / own[OURS],
                 stretch[OURS], (unsigned long long)perf.wrong);
         if (nways > 1)
@@ -476,9 +578,61 @@ static void many_tags(size_t bytes)
     if (perf.csv)
         fprintf(perf.csv,
                 "coll,device,ranks,tags,bytes,us_register,us_first,us_second,tag_bytes,tag_bytes_max,wrong\n"
-                "%s,host,%d,%zu,%zu,%.4f,%.4f,%.4f,%.1f,%.0f,%llu\n",
-                tool_coll_name(perf.coll), perf.size, n, bytes, registered / (double)n, ran[0] / (double)n, ran[1] / (double)n,
+                "%s,%s,%d,%zu,%zu,%.4f,%.4f,%.4f,%.1f,%.0f,%llu\n",
+                tool_coll_name(perf.coll), device_names[perf.device], perf.size, n, bytes, registered / (double)n, ran[0] / (double)n, ran[1] / (double)n,
                 all / (double)n, largest, (unsigned long long)perf.wrong);
+}
+
+/* --- GPUs and other libraries of theirs --------------------------------------------------------------------------- */
+
+static void about_device(void)
+{
+#if TOOL_HAVE_CUDA
+    char text[256];
+
+    if (perf.device == TOOL_DEVICE_CUDA) {
+        tool_cuda_describe(text, sizeof text);
+        printf("# GPU: %s\n", text);
+    }
+    if (perf.lib) {
+        perf.lib->version(text, sizeof text);
+        printf("# beside: %s\n", text);
+    }
+#endif
+}
+
+/* 0; or -1 on all ranks, and on those that know why it is in err */
+static int rival_open(char *err, size_t errlen)
+{
+    int failed = 1;
+
+    snprintf(err, errlen, "built without CUDA");
+#if TOOL_HAVE_CUDA
+    const rival_t *lib = perf.compare == WITH_NCCL ? &rival_nccl : &rival_nvshmem;
+
+    snprintf(err, errlen, "another rank failed");
+    failed = lib->open(perf.plain, err, errlen) != NULL;
+    MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, perf.plain);
+    if (!failed)
+        perf.lib = lib;
+#endif
+    return failed ? -1 : 0;
+}
+
+static int rival_none(const tool_program_t *prog, const char *why)
+{
+    if (perf.rank == 0)
+        fprintf(stderr, "%s: --compare %s: %s\n", prog->name, perf.rival_name, why);
+    MPI_Finalize();
+    return TOOL_SKIP;
+}
+
+static void rival_close(void)
+{
+#if TOOL_HAVE_CUDA
+    if (perf.lib)
+        perf.lib->close();
+#endif
 }
 
 /* --- main --------------------------------------------------------------------------------------------------------- */
@@ -487,16 +641,46 @@ static void many_tags(size_t bytes)
 static const char *refuse(char *err, size_t errlen)
 {
     int coll = tool_choice(tool_coll_choices(), perf.coll_name);
-    const char *no_device;
-
     if (coll < 0) {
         snprintf(err, errlen, "no collective \"%s\"; one of %s", perf.coll_name, tool_coll_choices());
         return err;
     }
     perf.coll = (tool_coll_t)coll;
-    no_device = tool_device_missing(perf.device);
-    if (no_device)
-        return no_device;
+    if (perf.sizes_text) {
+        char item[32];
+        perf.min = SIZE_MAX;
+        perf.max = 0;
+        for (const char *s = perf.sizes_text;; s++) {
+            size_t n = strcspn(s, ","), bytes;
+            snprintf(item, sizeof item, "%.*s", n < sizeof item ? (int)n : (int)sizeof item - 1, s);
+            if (perf.nsizes == MAX_SIZES || tool_parse_size(item, &bytes)) {
+                snprintf(err, errlen, "--sizes takes at most %d sizes such as 8,64K,16M, not \"%s\"", MAX_SIZES, perf.sizes_text);
+                return err;
+            }
+            perf.sizes[perf.nsizes++] = bytes;
+            if (bytes < perf.min)
+                perf.min = bytes;
+            if (bytes > perf.max)
+                perf.max = bytes;
+            s += n;
+            if (!*s)
+                break;
+        }
+    }
+    if (perf.device == TOOL_DEVICE_HOST && (perf.memory >= 0 || perf.compare > WITH_MPI))
+        return "--memory, and --compare with nccl or nvshmem, need --device cuda";
+    if (perf.memory < 0)
+        perf.memory = 0;
+    if (perf.device == TOOL_DEVICE_CUDA && (perf.compare == WITH_MPI || (perf.rival_only && perf.compare < 0)) &&
+        perf.memory != TOOL_MEMORY_PINNED - TOOL_MEMORY_DEVICE && perf.memory != TOOL_MEMORY_PAGEABLE - TOOL_MEMORY_DEVICE)
+        return "MPI may not know device memory: compare with it by --memory pinned or pageable";
+    if (perf.cold && !perf.pause_us)
+        perf.pause_us = COLD_US;
+    if (perf.pause_us && (perf.tags || perf.overlap_ms))
+        return "--cold and --pause are for plain times";
+    if ((perf.overlap_ms || perf.tags) && perf.compare > WITH_MPI)
+        return "--overlap and --tags compare with mpi only";
+    perf.rival_name = perf.compare <= WITH_MPI ? tool_mpi_name(perf.coll) : perf.compare == WITH_NCCL ? "nccl" : "nvshmem";
     if (perf.min > perf.max)
         perf.max = perf.min;
     if (perf.tags)
@@ -545,7 +729,7 @@ int main(int argc, char **argv)
     snprintf(about, sizeof about,
              "Measures one collective on all ranks and checks its data.\n"
              "COLL: %s\nTYPE: %s\nOP:   %s\n"
-             "Exit status: 0, or 1 if data were wrong.",
+             "Exit status: 0, or 1 if data were wrong, or 77 if this machine or build has no such device.",
              tool_coll_choices(), tool_type_choices(), tool_op_choices());
     tool_program_t prog = {"occl_perf", "COLL [options]", about, opts, "collective", &perf.coll_name};
 
@@ -560,18 +744,23 @@ int main(int argc, char **argv)
     if ((no = refuse(err, sizeof err)) != NULL)
         return tool_usage_error(&prog, no);
 
+    if ((no = tool_device_open(perf.device, MPI_COMM_WORLD, err, sizeof err)) != NULL)
+        return tool_device_none(&prog, no);
     MPI_Comm_dup(MPI_COMM_WORLD, &perf.plain);
+    if (perf.compare > WITH_MPI && rival_open(err, sizeof err))
+        return rival_none(&prog, err);
     if (!perf.rival_only) {
         MPI_Comm_dup(MPI_COMM_WORLD, &perf.comm);
         MPI_Comm_set_errhandler(perf.comm, MPI_ERRORS_RETURN); /* so that a failure is told in our words */
-        tool_mpi_check(MPIX_Occl_comm_attach(perf.comm, MPI_INFO_NULL), "MPIX_Occl_comm_attach");
+        tool_mpi_check(tool_attach(perf.comm, perf.device), "MPIX_Occl_comm_attach");
     }
     int csv_ok = 1;
     if (perf.rank == 0 && perf.csv_name) {
         perf.csv = fopen(perf.csv_name, "w");
         csv_ok = perf.csv != NULL;
         if (csv_ok && !perf.overlap_ms && !perf.tags)
-            fprintf(perf.csv, "coll,mode,device,ranks,bytes,type,op,us_p50,us_p99,algbw,busbw,wrong,rival,rival_us_p50,ratio\n");
+            fprintf(perf.csv, "coll,mode,device,ranks,bytes,type,op,us_p50,us_p99,algbw,busbw,wrong,rival,rival_us_p50,ratio,"
+                              "second_us_p50,memory,pause_us,launches\n");
     }
     if (!csv_ok)
         tool_fatal("cannot write %s", perf.csv_name);
@@ -581,16 +770,25 @@ int main(int argc, char **argv)
         for (char *v = version; *v; v++)
             if (*v == '\t')
                 *v = ' ';
-        printf("# occl_perf %s: %d ranks, %s, thread level %s\n# MPI: %s\n", tool_coll_name(perf.coll), perf.size,
-               perf.rival_only                   ? "MPI alone"
-               : perf.mode == PERSISTENT         ? "persistent, host device"
-               : perf.mpi_wait                   ? "nonblocking with MPI_Wait, host device"
-                                                 : "nonblocking, host device",
+        printf("# occl_perf %s: %d ranks, %s, %s device, %s memory, thread level %s\n# MPI: %s\n", tool_coll_name(perf.coll),
+               perf.size,
+               perf.rival_only           ? "the rival alone"
+               : perf.mode == PERSISTENT ? "persistent"
+               : perf.mpi_wait           ? "nonblocking with MPI_Wait"
+                                         : "nonblocking",
+               device_names[perf.device],
+               tool_memory_name(perf.device == TOOL_DEVICE_HOST ? TOOL_MEMORY_HOST : (tool_memory_t)(perf.memory + TOOL_MEMORY_DEVICE)),
                level_names[perf.rival_only ? 0 : perf.thread_level], version);
+        about_device();
     }
     if (perf.tags) {
         many_tags(perf.min);
         wrong += perf.wrong;
+    } else if (perf.nsizes) {
+        for (int i = 0; i < perf.nsizes; i++) {
+            perf.overlap_ms ? overlap(perf.sizes[i]) : measure(perf.sizes[i]);
+            wrong += perf.wrong;
+        }
     } else {
         size_t last = SIZE_MAX;
         for (size_t bytes = perf.min;; bytes *= (size_t)perf.factor) {
@@ -611,8 +809,9 @@ int main(int argc, char **argv)
         }
     }
     if (perf.rank == 0 && !perf.rival_only)
-        printf("# runs %llu, preemptions %llu, parks %llu, quits %llu (rank 0)\n", tool_stat(perf.comm, "runs"),
-               tool_stat(perf.comm, "preemptions"), tool_stat(perf.comm, "parks"), tool_stat(perf.comm, "quits"));
+        printf("# runs %llu, preemptions %llu, parks %llu, quits %llu, launches %llu, channels %llu (rank 0)\n",
+               tool_stat(perf.comm, "runs"), tool_stat(perf.comm, "preemptions"), tool_stat(perf.comm, "parks"),
+               tool_stat(perf.comm, "quits"), tool_stat(perf.comm, "launches"), tool_stat(perf.comm, "channels"));
     if (perf.rank == 0)
         printf(wrong ? "# FAIL: %llu wrong elements\n" : "# data correct\n", (unsigned long long)wrong);
     fflush(stdout);
@@ -622,7 +821,9 @@ int main(int argc, char **argv)
         MPIX_Occl_comm_detach(perf.comm);
         MPI_Comm_free(&perf.comm);
     }
+    rival_close();
     MPI_Comm_free(&perf.plain);
     MPI_Finalize();
+    tool_device_close(perf.device);
     return wrong ? 1 : 0;
 }

@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 #include "tool.h"
+#if TOOL_HAVE_CUDA
+#include "tool_cuda.h"
+#endif
 
 static struct {
     long colls, comms, iters, deadline;
@@ -35,9 +38,10 @@ static const tool_opt_t st_opts[] = {
     {"--mixed", 0, TOOL_FLAG, &st.mixed, "", "every kind, size, type and operation; some share a tag", 0, 0, NULL},
     {"--ordered", 0, TOOL_FLAG, &st.ordered, "", "the same order on every rank", 0, 0, NULL},
     {"--time", 0, TOOL_FLAG, &st.timed, "", "turn by turn ordered and random; print both times and their ratio", 0, 0, NULL},
-    {"--device-sync", 0, TOOL_FLAG, &st.device_sync, "", "device synchronisations between starts (host: stay away a while)",
-     0, 0, NULL},
-    {"--device", 0, TOOL_CHOICE, &st.device, "DEVICE", "host (default) or cuda", 0, 0, "host|cuda"},
+    {"--device-sync", 0, TOOL_FLAG, &st.device_sync, "",
+     "between starts, at random: cudaDeviceSynchronize, cudaFree, the first launch of a kernel (host: stay away a while)", 0, 0, NULL},
+    {"--device", 0, TOOL_CHOICE, &st.device, "DEVICE", "host (default) or cuda: buffers in device memory, with --mixed in any kind", 0, 0,
+     TOOL_DEVICE_CHOICES},
     {"--corrupt", 0, TOOL_FLAG, &st.corrupt, "", "flip one bit of one result before it is checked: must print FAIL", 0, 0, NULL},
     {"--deadline", 0, TOOL_INT, &st.deadline, "S",
      "an iteration may take S * OCCL_TEST_SLACK seconds (3 * 10)", 1, 100000, NULL},
@@ -69,7 +73,7 @@ static void layout_add(st_layout_t *l, int color, int key)
     if (comm == MPI_COMM_NULL)
         return;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); /* so that a failure is told in our words */
-    tool_mpi_check(MPIX_Occl_comm_attach(comm, MPI_INFO_NULL), "MPIX_Occl_comm_attach");
+    tool_mpi_check(tool_attach(comm, st.device), "MPIX_Occl_comm_attach");
     l->comm[l->n] = comm;
     l->id[l->n++] = (uint64_t)color;
 }
@@ -131,10 +135,13 @@ static void job_make(st_job_t *j, const st_layout_t *l, int part, long index, in
     t->coll = TOOL_ALLREDUCE;
     t->type = TOOL_FLOAT;
     t->op = TOOL_SUM;
+    t->memory = st.device == TOOL_DEVICE_CUDA ? TOOL_MEMORY_DEVICE : TOOL_MEMORY_HOST;
     bytes = st.bytes >> (sizes_shift * (index % 5));
     if (st.mixed) {
         t->coll = (tool_coll_t)occl_rng_below(&rng, TOOL_COLLS);
-        t->type = (tool_type_t)occl_rng_below(&rng, TOOL_TYPES);
+        do /* a GPU has no long double */
+            t->type = (tool_type_t)occl_rng_below(&rng, TOOL_TYPES);
+        while (t->type == TOOL_LONGDOUBLE && st.device == TOOL_DEVICE_CUDA && tool_coll_flags(t->coll) & TOOL_REDUCES);
         do
             t->op = (tool_op_t)occl_rng_below(&rng, TOOL_OPS);
         while (!tool_op_allowed(t->op, t->type));
@@ -162,6 +169,10 @@ static void job_make(st_job_t *j, const st_layout_t *l, int part, long index, in
     j->place = (int)ordinal;
     j->group = t->tag; /* a tag belongs to one layout; two parts of a ring need no order, one does no harm */
     j->persistent = t->coll != TOOL_SENDRECV && occl_rng_below(&mine, 2);
+    if (st.mixed && st.device == TOOL_DEVICE_CUDA) { /* as each rank likes */
+        t->memory = (tool_memory_t)(TOOL_MEMORY_DEVICE + occl_rng_below(&mine, TOOL_MEMORIES - TOOL_MEMORY_DEVICE));
+        t->shift = (int)occl_rng_below(&mine, 4);
+    }
     tool_job_alloc(t);
     j->coll = MPIX_OCCL_COLL_NULL;
     if (j->persistent)
@@ -172,10 +183,11 @@ static void job_make(st_job_t *j, const st_layout_t *l, int part, long index, in
 
 static void verdict(const char *word, long iters, const unsigned long long *stats, const char *more)
 {
-    printf("%s iterations %ld, collectives %ld on %ld layouts, ranks %d, %s%s%s, runs %llu, preemptions %llu, parks %llu, "
+    printf("%s iterations %ld, collectives %ld on %ld layouts, ranks %d, %s%s%s%s, runs %llu, preemptions %llu, parks %llu, "
            "quits %llu, seed %llu%s\n",
            word, iters, st.colls, st.comms, st.size, st.timed ? "ordered and random" : st.ordered ? "ordered" : "random",
-           st.mixed ? ", mixed" : "", st.device_sync ? ", device-sync" : "", stats[0], stats[1], stats[2], stats[3],
+           st.mixed ? ", mixed" : "", st.device_sync ? ", device-sync" : "",
+           st.device == TOOL_DEVICE_CUDA ? ", cuda" : "", stats[0], stats[1], stats[2], stats[3],
            (unsigned long long)st.seed, more);
     fflush(stdout);
 }
@@ -235,8 +247,19 @@ static void stuck(void *state)
 
 /* --- one iteration ------------------------------------------------------------------------------------------------ */
 
+static double longest_sync; /* microseconds */
+
 static void device_sync(occl_rng_t *rng)
 {
+#if TOOL_HAVE_CUDA
+    if (st.device == TOOL_DEVICE_CUDA) {
+        double t = tool_cuda_sync((tool_sync_t)occl_rng_below(rng, TOOL_SYNC_FIRST_LAUNCH + 1));
+
+        if (t > longest_sync)
+            longest_sync = t;
+        return;
+    }
+#endif
     /* The host device has nothing to synchronise: make the same gap, away from the library. */
     usleep((useconds_t)occl_rng_below(rng, 200));
 }
@@ -351,8 +374,8 @@ int main(int argc, char **argv)
     const tool_program_t prog = {
         "occl_stress", "[options]",
         "Starts collectives in every rank's own random order on overlapping communicators, waits in another, checks all\n"
-        "data and prints one line, PASS or FAIL. Exit status: 0, or 1 for FAIL. The same seed and number of ranks repeat\n"
-        "the same orders.",
+        "data and prints one line, PASS or FAIL. Exit status: 0, or 1 for FAIL, or 77 if this machine or build has no such\n"
+        "device. The same seed and number of ranks repeat the same orders.",
         st_opts, NULL, NULL};
     char err[256], more[256] = "";
     int provided, corrupted = 0, *start_order, *wait_order;
@@ -372,12 +395,12 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &st.size);
     if (parsed == TOOL_WRONG)
         return tool_usage_error(&prog, err);
-    if ((no = tool_device_missing(st.device)) != NULL)
-        return tool_usage_error(&prog, no);
     if (st.timed && st.ordered)
         return tool_usage_error(&prog, "--time does both orders; leave out --ordered");
     if (st.bytes > (size_t)1 << 30)
         return tool_usage_error(&prog, "--bytes is at most 1G");
+    if ((no = tool_device_open(st.device, MPI_COMM_WORLD, err, sizeof err)) != NULL)
+        return tool_device_none(&prog, no);
 
     /* MPI_Wait on our requests raises this one's handler, whatever communicator they are of */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -447,6 +470,10 @@ int main(int argc, char **argv)
         snprintf(more, sizeof more, ", ordered %.1f us, random %.1f us, random/ordered %.3f", p50[1], p50[0],
                  p50[1] > 0 ? p50[0] / p50[1] : 0);
     }
+    if (st.device_sync && st.device == TOOL_DEVICE_CUDA) {
+        MPI_Allreduce(MPI_IN_PLACE, &longest_sync, 1, MPI_DOUBLE, MPI_MAX, st.plain);
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", longest synchronisation %.2f ms", longest_sync * 1e-3);
+    }
     if (wrong)
         snprintf(more + strlen(more), sizeof more - strlen(more), ", %llu wrong elements", (unsigned long long)wrong);
     if (st.rank == 0)
@@ -465,6 +492,7 @@ int main(int argc, char **argv)
     MPI_Comm_free(&st.plain);
     MPI_Finalize();
     tool_watchdog(0, NULL, NULL);
+    tool_device_close(st.device);
     free(jobs);
     free(layouts);
     free(start_order);

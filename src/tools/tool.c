@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the tools share; see tool.h. */
 #include "tool.h"
+#if TOOL_HAVE_CUDA
+#include "tool_cuda.h"
+#endif
 
 #include <ctype.h>
 #include <errno.h>
@@ -243,10 +246,74 @@ double tool_slack(void)
     return slack >= 1 ? slack : 1;
 }
 
-const char *tool_device_missing(int device)
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+const char *tool_memory_name(tool_memory_t memory)
 {
-    return device == 0 ? NULL
-                       : "this build has no CUDA device (`occl_info` shows what is there); use --device host";
+    static const char *const names[TOOL_MEMORIES] = {"host", "device", "pinned", "managed", "pageable", "async"};
+
+    return names[memory];
+}
+
+const char *tool_device_open(int device, MPI_Comm comm, char *err, size_t errlen)
+{
+    char why[256] = "";
+    MPI_Comm node;
+    int rank, local, have, first, where;
+
+    if (device == TOOL_DEVICE_HOST)
+        return NULL;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &local);
+    MPI_Comm_free(&node);
+#if TOOL_HAVE_CUDA
+    have = tool_cuda_open(local, why, sizeof why) == NULL;
+#else
+    (void)local;
+    have = 0;
+    snprintf(why, sizeof why, "built without CUDA: this build has no CUDA device (`occl_info` shows what is there)");
+#endif
+    where = have ? INT32_MAX : rank;
+    MPI_Allreduce(&where, &first, 1, MPI_INT, MPI_MIN, comm);
+    if (first == INT32_MAX)
+        return NULL;
+    MPI_Bcast(why, sizeof why, MPI_CHAR, first, comm);
+    snprintf(err, errlen, "rank %d: %s", first, why);
+    return err;
+}
+
+void tool_device_close(int device)
+{
+#if TOOL_HAVE_CUDA
+    if (device == TOOL_DEVICE_CUDA)
+        tool_cuda_close();
+#else
+    (void)device;
+#endif
+}
+
+int tool_device_none(const tool_program_t *prog, const char *why)
+{
+    int rank;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        fprintf(stderr, "%s: --device cuda: %s\n", prog->name, why);
+    MPI_Finalize();
+    return TOOL_SKIP;
+}
+
+int tool_attach(MPI_Comm comm, int device)
+{
+    MPI_Info info;
+    int rc;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpix_occl_device", device == TOOL_DEVICE_CUDA ? "cuda" : "host");
+    rc = MPIX_Occl_comm_attach(comm, info);
+    MPI_Info_free(&info);
+    return rc;
 }
 
 /* --- time and statistics ------------------------------------------------------------------------------------------ */
@@ -481,16 +548,74 @@ static inline int64_t tool_expected(const tool_job_t *job, const tool_gen_t *g, 
 #define TOOL_GUARD_BYTE 0xA5
 #define TOOL_POISON_BYTE 0xDB
 
-static void *tool_buffer(size_t bytes, void **mem_p)
+/* Whether the processor cannot touch it: then it works on a copy */
+static int tool_far(tool_memory_t memory) { return memory == TOOL_MEMORY_DEVICE || memory == TOOL_MEMORY_ASYNC; }
+
+static void tool_memory_copy(void *to, const void *from, size_t bytes)
 {
+#if TOOL_HAVE_CUDA
+    tool_cuda_copy(to, from, bytes);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+static void tool_memory_free(tool_memory_t memory, void *p)
+{
+#if TOOL_HAVE_CUDA
+    if (memory != TOOL_MEMORY_HOST) {
+        tool_cuda_free(memory, p);
+        return;
+    }
+#else
+    (void)memory;
+#endif
+    free(p);
+}
+
+/* n elements of es bytes and the guard */
+static void *tool_buffer(const tool_job_t *job, size_t n, size_t es, void **mem_p, void **host_p)
+{
+    size_t shift = (size_t)job->shift * es, bytes = n * es;
     char *p;
 
-    if (posix_memalign(mem_p, 64, bytes + TOOL_GUARD))
+#if TOOL_HAVE_CUDA
+    *mem_p = job->memory == TOOL_MEMORY_HOST ? NULL : tool_cuda_alloc(job->memory, shift + bytes + TOOL_GUARD);
+#endif
+    if (job->memory == TOOL_MEMORY_HOST && posix_memalign(mem_p, 64, shift + bytes + TOOL_GUARD))
         tool_fatal("no memory for a buffer of %zu bytes", bytes);
-    p = *mem_p;
-    memset(p, 0, bytes);
-    memset(p + bytes, TOOL_GUARD_BYTE, TOOL_GUARD);
+    p = (char *)*mem_p + shift;
+    *host_p = p;
+    if (tool_far(job->memory) && posix_memalign(host_p, 64, bytes + TOOL_GUARD))
+        tool_fatal("no memory for a copy of %zu bytes", bytes);
+    memset(*host_p, 0, bytes);
+    memset((char *)*host_p + bytes, TOOL_GUARD_BYTE, TOOL_GUARD);
     return p;
+}
+
+/* The processor's copies to where the collective finds them, and back */
+static void tool_job_push(const tool_job_t *job)
+{
+    size_t es = tool_type_size(job->type);
+
+    if (!tool_far(job->memory))
+        return;
+    if (job->send)
+        tool_memory_copy(job->send, job->send_host, job->send_n * es + TOOL_GUARD);
+    if (job->recv)
+        tool_memory_copy(job->recv, job->recv_host, job->recv_n * es + TOOL_GUARD);
+}
+
+static void tool_job_pull(const tool_job_t *job)
+{
+    size_t es = tool_type_size(job->type);
+
+    if (!tool_far(job->memory))
+        return;
+    if (job->send)
+        tool_memory_copy(job->send_host, job->send, job->send_n * es + TOOL_GUARD);
+    if (job->recv)
+        tool_memory_copy(job->recv_host, job->recv, job->recv_n * es + TOOL_GUARD);
 }
 
 static int tool_job_in_place(const tool_job_t *job)
@@ -536,18 +661,23 @@ void tool_job_alloc(tool_job_t *job)
         else
             job->send_n = 0;
     }
-    job->send = job->recv = job->send_mem = job->recv_mem = NULL;
+    job->send = job->recv = job->send_host = job->recv_host = job->send_mem = job->recv_mem = NULL;
     if (job->send_n)
-        job->send = tool_buffer(job->send_n * es, &job->send_mem);
+        job->send = tool_buffer(job, job->send_n, es, &job->send_mem, &job->send_host);
     if (job->recv_n)
-        job->recv = tool_buffer(job->recv_n * es, &job->recv_mem);
+        job->recv = tool_buffer(job, job->recv_n, es, &job->recv_mem, &job->recv_host);
+    tool_job_push(job);
 }
 
 void tool_job_free(tool_job_t *job)
 {
-    free(job->send_mem);
-    free(job->recv_mem);
-    job->send = job->recv = job->send_mem = job->recv_mem = NULL;
+    if (tool_far(job->memory)) {
+        free(job->send_host);
+        free(job->recv_host);
+    }
+    tool_memory_free(job->memory, job->send_mem);
+    tool_memory_free(job->memory, job->recv_mem);
+    job->send = job->recv = job->send_host = job->recv_host = job->send_mem = job->recv_mem = NULL;
 }
 
 size_t tool_job_bytes(const tool_job_t *job)
@@ -593,17 +723,18 @@ void tool_job_fill(const tool_job_t *job, uint64_t step)
     int in_place = tool_job_in_place(job);
 
     if (job->recv_n)
-        memset(job->recv, TOOL_POISON_BYTE, job->recv_n * es);
+        memset(job->recv_host, TOOL_POISON_BYTE, job->recv_n * es);
     if (job->send_n)
-        tool_put(job, &g, job->send, job->send_n, job->rank);
+        tool_put(job, &g, job->send_host, job->send_n, job->rank);
     if (job->coll == TOOL_BCAST && job->rank == job->root)
-        tool_put(job, &g, job->recv, one, job->rank);
+        tool_put(job, &g, job->recv_host, one, job->rank);
     if (in_place && job->coll != TOOL_SCATTER) {
         if (job->coll == TOOL_GATHER || job->coll == TOOL_ALLGATHER)
-            tool_put(job, &g, (char *)job->recv + es * one * (size_t)job->rank, one, job->rank);
+            tool_put(job, &g, (char *)job->recv_host + es * one * (size_t)job->rank, one, job->rank);
         else
-            tool_put(job, &g, job->recv, job->recv_n, job->rank);
+            tool_put(job, &g, job->recv_host, job->recv_n, job->rank);
     }
+    tool_job_push(job);
 }
 
 /* Calls found(what, index, got, want) for the first wrong one; returns how many. */
@@ -615,6 +746,7 @@ static uint64_t tool_job_compare(const tool_job_t *job, uint64_t step, char *tex
     size_t n = job->coll == TOOL_REDUCE_SCATTER_BLOCK ? (size_t)job->count : job->recv_n;
     uint64_t wrong = 0;
 
+    tool_job_pull(job);
 #define TOOL_DIFFERS(what, c, got, want)                                                                            \
     do {                                                                                                            \
         if (!wrong++ && text)                                                                                       \
@@ -624,12 +756,12 @@ static uint64_t tool_job_compare(const tool_job_t *job, uint64_t step, char *tex
 #define X(id, name, mpi, c, family)                                      \
     case TOOL_##id:                                                      \
         for (size_t i = 0; i < n && job->recv_n; i++) {                  \
-            c want = (c)tool_expected(job, &g, i), got = ((c *)job->recv)[i]; \
+            c want = (c)tool_expected(job, &g, i), got = ((c *)job->recv_host)[i]; \
             if (got != want)                                             \
                 TOOL_DIFFERS("receive buffer", c, got, want);            \
         }                                                                \
         for (size_t i = 0; i < job->send_n; i++) {                       \
-            c want = (c)tool_value(&g, job->rank, i), got = ((c *)job->send)[i]; \
+            c want = (c)tool_value(&g, job->rank, i), got = ((c *)job->send_host)[i]; \
             if (got != want)                                             \
                 TOOL_DIFFERS("send buffer", c, got, want);               \
         }                                                                \
@@ -639,7 +771,7 @@ static uint64_t tool_job_compare(const tool_job_t *job, uint64_t step, char *tex
     default: break;
     }
     for (int side = 0; side < 2; side++) {
-        const unsigned char *guard = side ? job->recv : job->send;
+        const unsigned char *guard = side ? job->recv_host : job->send_host;
         if (!guard)
             continue;
         guard += (side ? job->recv_n : job->send_n) * es;
@@ -676,7 +808,9 @@ int tool_job_corrupt(const tool_job_t *job, uint64_t where)
         return 0;
     /* a long double has bytes that mean nothing: the first one of an element always counts */
     bytes = (size_t)(where % n) * es;
-    ((unsigned char *)job->recv)[bytes] ^= 1;
+    tool_job_pull(job);
+    ((unsigned char *)job->recv_host)[bytes] ^= 1;
+    tool_job_push(job);
     return 1;
 }
 

@@ -65,8 +65,39 @@ void tool_mpi_check(int rc, const char *what);
 /* Deadlines in tests are multiplied by OCCL_TEST_SLACK (default 10; at least 1). */
 double tool_slack(void);
 
-/* Why there is no such device (0 host, 1 cuda) in this build, or NULL. */
-const char *tool_device_missing(int device);
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+/* The numbers of "host|cuda" */
+enum { TOOL_DEVICE_HOST, TOOL_DEVICE_CUDA };
+#define TOOL_DEVICE_CHOICES "host|cuda"
+
+/* What kind of memory a buffer is. All but the first need an open CUDA device. */
+typedef enum tool_memory {
+    TOOL_MEMORY_HOST,
+    TOOL_MEMORY_DEVICE,   /* cudaMalloc */
+    TOOL_MEMORY_PINNED,   /* cudaHostAlloc */
+    TOOL_MEMORY_MANAGED,  /* cudaMallocManaged */
+    TOOL_MEMORY_PAGEABLE, /* malloc, of a process that uses CUDA */
+    TOOL_MEMORY_ASYNC,    /* cudaMallocAsync */
+    TOOL_MEMORIES
+} tool_memory_t;
+/* The names of those from TOOL_MEMORY_DEVICE on */
+#define TOOL_MEMORY_CHOICES "device|pinned|managed|pageable|async"
+const char *tool_memory_name(tool_memory_t memory);
+
+/* Exit status of a tool that cannot do what is asked on this machine, as of a test that is skipped */
+#define TOOL_SKIP 77
+
+/*
+ * Collective over comm: every rank gets its device ready (cuda: the GPU of its rank on the node, modulo their number). NULL, or,
+ * on all ranks, why a rank cannot (in err).
+ */
+const char *tool_device_open(int device, MPI_Comm comm, char *err, size_t errlen);
+void tool_device_close(int device);
+/* MPI_Finalize with that reason on rank 0; returns TOOL_SKIP. */
+int tool_device_none(const tool_program_t *prog, const char *why);
+/* Attach with the info key that asks for this device */
+int tool_attach(MPI_Comm comm, int device);
 
 /* --- time and statistics ------------------------------------------------------------------------------------------ */
 
@@ -166,10 +197,13 @@ typedef struct tool_job {
     int in_place;  /* MPI_IN_PLACE where this rank may; ignored by barrier, bcast and sendrecv */
     int tag;
     uint64_t salt; /* tells jobs of one step apart; the same on all members */
+    tool_memory_t memory; /* of the buffers; members may differ */
+    int shift;     /* the buffers begin so many elements behind an aligned address */
 
     int rank, size;
     size_t send_n, recv_n; /* elements; 0: the buffer is not significant here */
     void *send, *recv;     /* own memory, with a guard behind it */
+    void *send_host, *recv_host; /* where the processor fills and checks them: the same, or a copy */
     void *send_mem, *recv_mem;
 } tool_job_t;
 

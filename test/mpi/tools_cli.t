@@ -22,13 +22,28 @@ refused occl_perf 'no collective "allredoce"' allredoce
 refused occl_perf 'takes a size' allreduce -b 12Q
 refused occl_perf 'no option "--itres"' allreduce --itres 3
 refused occl_perf 'needs a value' allreduce -e
-refused occl_perf 'no CUDA device' allreduce --device cuda
 refused occl_perf 'MPI has no band for float' allreduce -o band
 refused occl_perf 'there are 1 ranks' bcast --root 1
 refused occl_stress 'takes a number from 1' --colls 0
-refused occl_stress 'no CUDA device' --device cuda
+refused occl_perf 'need --device cuda' allreduce --memory device
+refused occl_perf 'need --device cuda' allreduce --compare nccl
+refused occl_perf 'takes at most' allreduce --sizes 8,,16
 refused occl_stress 'one argument too many' allreduce
 refused occl_info 'no option' --nonsense
+
+# Without CUDA, or without a GPU: told in a sentence, with the status of a test that is skipped
+for tool in 'occl_perf allreduce' occl_stress; do
+    CUDA_VISIBLE_DEVICES='' timeout 60 "$tools"/$tool --device cuda >"$tap_tmp/out" 2>&1 </dev/null
+    status=$?
+    [ $status = 77 ] && grep -q -e 'rank 0: built without CUDA' -e 'rank 0: no GPU or no driver here' "$tap_tmp/out"
+    shown $? "$tool --device cuda: status 77 and why" || diag "status $status"
+done
+timeout 60 "$tools/occl_perf" allreduce --sizes 8,1K -n 20 >"$tap_tmp/out" 2>&1 </dev/null
+shown $? "a list of sizes"
+[ "$(grep -c '^ *\(8\|1024\) ' "$tap_tmp/out")" = 2 ]
+shown $? "is measured, each once"
+timeout 60 "$tools/occl_perf" allreduce --sizes 8 --cold -n 20 >"$tap_tmp/out" 2>&1 </dev/null
+says 'launches/start$' "with pauses the launches are told"
 
 for tool in occl_perf occl_stress occl_info; do
     timeout 60 "$tools/$tool" --version >"$tap_tmp/out" 2>&1
