@@ -10,16 +10,16 @@ perf=$top_builddir/src/tools/occl_perf
 launch 2 "$perf" allreduce -b 4 -e 1M -f 16 -n 20 -w 2 --compare mpi --csv "$tap_tmp/csv"
 shown $? "allreduce beside MPI's: correct data give status 0"
 says 'data correct' "and it says so"
-[ "$(head -n 1 "$tap_tmp/csv")" = 'coll,mode,device,ranks,bytes,type,op,us_p50,us_p99,algbw,busbw,wrong,rival,rival_us_p50,ratio' ]
+[ "$(head -n 1 "$tap_tmp/csv")" = 'coll,mode,device,ranks,bytes,type,op,us_p50,us_p99,algbw,busbw,wrong,rival,rival_us_p50,ratio,second_us_p50,memory,pause_us,launches' ]
 shown $? "the CSV has the header that scripts know"
-[ "$(awk -F, 'NR > 1 && NF == 15 && $1 == "allreduce" && $2 == "persistent" && $4 == 2 && $8 > 0 && $9 >= $8 && $12 == 0 && $13 == "MPI_Iallreduce" && $14 > 0 && $15 > 0' "$tap_tmp/csv" | wc -l)" -eq 5 ]
+[ "$(awk -F, 'NR > 1 && NF == 19 && $1 == "allreduce" && $2 == "persistent" && $4 == 2 && $8 > 0 && $9 >= $8 && $12 == 0 && $13 == "MPI_Iallreduce" && $14 > 0 && $15 > 0 && $16 > 0 && $17 == "host"' "$tap_tmp/csv" | wc -l)" -eq 5 ]
 shown $? "and a whole line for each of 5 sizes" || sed 's/^/# /' "$tap_tmp/csv"
 
 launch 3 "$perf" reduce_scatter_block -b 64 -e 4K -f 64 -n 20 -w 2 -d int8 -o prod --mode nonblocking --mpi-wait --in-place
 shown $? "nonblocking with MPI_Wait, in place, on three ranks"
 launch 2 "$perf" sendrecv -b 8 -e 64K -f 8192 -n 20 -w 2 --csv "$tap_tmp/csv"
 shown $? "sendrecv"
-awk -F, 'NR > 1 && ($2 != "nonblocking" || $13 != "" || $14 != "" || NF != 15) {exit 1}' "$tap_tmp/csv"
+awk -F, 'NR > 1 && ($2 != "nonblocking" || $13 != "" || $14 != "" || $16 != "" || NF != 19) {exit 1}' "$tap_tmp/csv"
 shown $? "without a rival its fields are empty"
 
 launch 2 "$perf" allreduce -b 1K --tags 300
