@@ -193,7 +193,7 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
         return occl_fail(s, "the %s algorithm cannot do this %s", out.planner->name, occl_coll_name(a->kind));
     }
     {
-        uint64_t chunk = out.move == OCCL_MOVE_EXPOSED ? c->chunk / pa.elem_bytes : in.slot_data / pa.elem_bytes;
+        uint64_t chunk = (out.move == OCCL_MOVE_EXPOSED ? occl_chunk_bytes(c, cp->plan) : in.slot_data) / pa.elem_bytes;
         if (!occl_plan_fits(cp->plan, chunk ? chunk : 1)) {
             occl_plan_free(cp->plan);
             free(cp);

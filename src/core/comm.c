@@ -285,7 +285,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     mine->eager_max = ctx->env.eager_max;
     mine->direct_min = ctx->env.direct_min;
     mine->chunk = ctx->env.chunk;
-    mine->pool_slot = 32 * 1024;
+    mine->pool_slot = 32 * 1024 + 64; /* so that four of them take 128 KiB, each with its header */
     mine->nchannels = ctx->dev->daemon->nchannels;
     mine->cma = (uint32_t)ctx->env.cma;
     mine->emu = !ctx->dev->ops->caller_executes;

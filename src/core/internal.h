@@ -386,6 +386,12 @@ void occl_pool_trim(occl_ctx_t *ctx);
 /* coll.c */
 void occl_coll_unref(occl_coll_t *coll);
 void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
+/* What an exposed plan moves in one step. The clock and other runs are looked at between steps only, so reductions, which others
+ * wait for, take short ones. Copies that nobody waits for are faster in long ones: a call to the kernel each. */
+static inline uint64_t occl_chunk_bytes(const occl_comm_t *c, const occl_plan_t *plan)
+{
+    return plan->flags & OCCL_PLAN_BULK ? 8 * c->chunk : c->chunk;
+}
 occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
 
 /* wait.c: the caller holds the lock */

@@ -465,7 +465,7 @@ void occl_run_submit(occl_run_t *r)
             if (plan->flags & OCCL_PLAN_SLOTS)
                 d->chunk = occl_slot_capacity(d->slot_bytes) / plan->elem_bytes;
             else
-                d->chunk = r->comm->chunk / plan->elem_bytes;
+                d->chunk = occl_chunk_bytes(r->comm, plan) / plan->elem_bytes;
             if (!d->chunk)
                 d->chunk = 1;
         }

@@ -24,7 +24,7 @@ static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log
     if (dev->daemon->conf.stick_max_ns > 2000)
         dev->daemon->conf.stick_max_ns = 2000;
     dev->daemon->conf.min_polls = 4;
-    dev->daemon->conf.max_steps = 32;
+    dev->daemon->conf.max_steps = 16; /* of up to 8 * OCCL_CHUNK: 1.5 ms, and mostly much less */
     dev->ops = &occl_device_host;
     *dev_p = dev;
     return OCCL_OK;

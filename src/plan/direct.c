@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct: every byte goes once, from where it is to where it belongs. Exposed: whoever leaves the work spread over most
- * ranks moves it. Slots: plain sends and receives.
+ * Direct: every byte goes once, from where it is to where it belongs. Slots: plain sends and receives. Exposed: all ranks move
+ * as much. Where every rank has as much to fetch, each one pulls. Where all comes from a root, or goes to it, the others
+ * move most of their parts, and the root an n-th of each: with 2 ranks both move a half.
  *
  * Slots cannot deadlock: rooted ones go one way only; alltoall and allgather are "send k to all, receive k from all" as in
  * oneshot.c.
@@ -14,10 +15,17 @@ static uint32_t after(const occl_plan_args_t *a, uint32_t i) { return (a->rank +
 
 static uint32_t flags(const occl_plan_args_t *a, uint32_t slots_too)
 {
-    return a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS | slots_too : OCCL_PLAN_EXPOSED | OCCL_PLAN_HEARS_ALL;
+    return a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS | slots_too : OCCL_PLAN_EXPOSED | OCCL_PLAN_HEARS_ALL | OCCL_PLAN_BULK;
 }
 
-/* Exposed: all pull from the root. */
+/* Exposed: what of the part p that a rank exchanges with the root that rank moves, and what the root moves. */
+static occl_part_t share(const occl_plan_args_t *a, occl_part_t p, int of_root)
+{
+    uint64_t of_roots = p.n / a->nranks, others = p.n - of_roots;
+    return of_root ? (occl_part_t){.lo = p.lo + others, .n = of_roots} : (occl_part_t){.lo = p.lo, .n = others};
+}
+
+/* Exposed: all pull from the root, which pushes its share to all. */
 static occl_status_t build_bcast(const occl_plan_args_t *a, occl_plan_t **plan_p)
 {
     occl_plan_builder_t *b;
@@ -27,23 +35,25 @@ static occl_status_t build_bcast(const occl_plan_args_t *a, occl_plan_t **plan_p
     b = occl_plan_begin(a, flags(a, 0), "direct");
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_channel(a, c);
-        occl_ref_t here = occl_at(OCCL_SP_RECV, p.lo);
-        occl_plan_section(b, c, p.n);
+        occl_part_t s = share(a, p, a->rank == a->root);
+        occl_ref_t here = occl_at(OCCL_SP_RECV, a->move == OCCL_MOVE_SLOTS ? p.lo : s.lo);
+        occl_plan_section(b, c, a->move == OCCL_MOVE_SLOTS ? p.n : share(a, p, 0).n);
         if (a->move == OCCL_MOVE_SLOTS && a->rank == a->root)
             occl_emit_spread(b, c, each, here, p.n, 0);
         else if (a->move == OCCL_MOVE_SLOTS)
             occl_emit_recv(b, c, a->root, each, here, p.n);
         else if (a->rank != a->root)
-            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XRECV, a->root, p.lo), here, p.n);
+            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XRECV, a->root, s.lo), here, s.n);
         else
-            occl_emit_nop(b, c);
+            for (uint32_t i = 1; i < a->nranks; i++)
+                occl_emit_copy(b, c, here, occl_at_rank(OCCL_SP_XRECV, after(a, i), s.lo), s.n);
     }
     if (a->move == OCCL_MOVE_EXPOSED)
         occl_emit_close(b, 1);
     return occl_plan_end(b, plan_p);
 }
 
-/* Exposed: all push to the root. */
+/* Exposed: all push to the root, which pulls its share from all. */
 static occl_status_t build_gather(const occl_plan_args_t *a, occl_plan_t **plan_p)
 {
     occl_plan_builder_t *b;
@@ -54,6 +64,7 @@ static occl_status_t build_gather(const occl_plan_args_t *a, occl_plan_t **plan_
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_channel(a, c);
         uint64_t home = a->rank * a->count + p.lo;
+        occl_part_t s = share(a, p, a->rank == a->root);
         occl_ref_t mine = occl_at(OCCL_SP_SEND, p.lo);
         occl_plan_section(b, c, p.n);
         if (a->rank == a->root) {
@@ -61,12 +72,14 @@ static occl_status_t build_gather(const occl_plan_args_t *a, occl_plan_t **plan_
                 occl_emit_copy(b, c, mine, occl_at(OCCL_SP_RECV, home), p.n);
             if (a->move == OCCL_MOVE_SLOTS)
                 occl_emit_collect(b, c, each, occl_at(OCCL_SP_RECV, p.lo), p.n, a->count);
-            else if (a->in_place)
-                occl_emit_nop(b, c);
+            else
+                for (uint32_t i = 1; i < a->nranks; i++)
+                    occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XSEND, after(a, i), s.lo),
+                                   occl_at(OCCL_SP_RECV, after(a, i) * a->count + s.lo), s.n);
         } else if (a->move == OCCL_MOVE_SLOTS) {
             occl_emit_send(b, c, a->root, each, mine, p.n);
         } else {
-            occl_emit_copy(b, c, mine, occl_at_rank(OCCL_SP_XRECV, a->root, home), p.n);
+            occl_emit_copy(b, c, occl_at(OCCL_SP_SEND, s.lo), occl_at_rank(OCCL_SP_XRECV, a->root, a->rank * a->count + s.lo), s.n);
         }
     }
     if (a->move == OCCL_MOVE_EXPOSED)
@@ -74,7 +87,7 @@ static occl_status_t build_gather(const occl_plan_args_t *a, occl_plan_t **plan_
     return occl_plan_end(b, plan_p);
 }
 
-/* Exposed: all pull from the root. */
+/* Exposed: all pull from the root, which pushes its share to all. */
 static occl_status_t build_scatter(const occl_plan_args_t *a, occl_plan_t **plan_p)
 {
     occl_plan_builder_t *b;
@@ -84,6 +97,7 @@ static occl_status_t build_scatter(const occl_plan_args_t *a, occl_plan_t **plan
     b = occl_plan_begin(a, flags(a, 0), "direct");
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_channel(a, c);
+        occl_part_t s = share(a, p, a->rank == a->root);
         uint64_t home = a->rank * a->count + p.lo;
         occl_ref_t here = occl_at(OCCL_SP_RECV, p.lo);
         occl_plan_section(b, c, p.n);
@@ -92,12 +106,13 @@ static occl_status_t build_scatter(const occl_plan_args_t *a, occl_plan_t **plan
                 occl_emit_spread(b, c, each, occl_at(OCCL_SP_SEND, p.lo), p.n, a->count);
             if (!a->in_place)
                 occl_emit_copy(b, c, occl_at(OCCL_SP_SEND, home), here, p.n);
-            else if (a->move == OCCL_MOVE_EXPOSED)
-                occl_emit_nop(b, c);
+            for (uint32_t i = 1; i < a->nranks && a->move == OCCL_MOVE_EXPOSED; i++)
+                occl_emit_copy(b, c, occl_at(OCCL_SP_SEND, after(a, i) * a->count + s.lo),
+                               occl_at_rank(OCCL_SP_XRECV, after(a, i), s.lo), s.n);
         } else if (a->move == OCCL_MOVE_SLOTS) {
             occl_emit_recv(b, c, a->root, each, here, p.n);
         } else {
-            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XSEND, a->root, home), here, p.n);
+            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XSEND, a->root, a->rank * a->count + s.lo), occl_at(OCCL_SP_RECV, s.lo), s.n);
         }
     }
     if (a->move == OCCL_MOVE_EXPOSED)
@@ -171,7 +186,7 @@ static occl_status_t build_alltoall(const occl_plan_args_t *a, occl_plan_t **pla
     return occl_plan_end(b, plan_p);
 }
 
-/* One message from rank 0 to rank 1 of a pair. Exposed: rank 1 pulls. */
+/* One message from rank 0 to rank 1 of a pair. Exposed: rank 1 pulls a half, rank 0 pushes the other. */
 static occl_status_t build_sendrecv(const occl_plan_args_t *a, occl_plan_t **plan_p)
 {
     occl_plan_builder_t *b;
@@ -182,16 +197,16 @@ static occl_status_t build_sendrecv(const occl_plan_args_t *a, occl_plan_t **pla
         return OCCL_ERR_UNSUPPORTED;
     b = occl_plan_begin(a, flags(a, 0), "direct");
     for (uint32_t c = 0; c < a->nchannels; c++) {
-        occl_part_t p = occl_part_channel(a, c);
-        occl_plan_section(b, c, p.n);
+        occl_part_t p = occl_part_channel(a, c), s = share(a, p, a->rank == 0);
+        occl_plan_section(b, c, a->move == OCCL_MOVE_SLOTS ? p.n : share(a, p, 0).n);
         if (a->move == OCCL_MOVE_SLOTS && a->rank == 0)
             occl_emit_send(b, c, 1, each, occl_at(OCCL_SP_SEND, p.lo), p.n);
         else if (a->move == OCCL_MOVE_SLOTS)
             occl_emit_recv(b, c, 0, each, occl_at(OCCL_SP_RECV, p.lo), p.n);
         else if (a->rank == 1)
-            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XSEND, 0, p.lo), occl_at(OCCL_SP_RECV, p.lo), p.n);
+            occl_emit_copy(b, c, occl_at_rank(OCCL_SP_XSEND, 0, s.lo), occl_at(OCCL_SP_RECV, s.lo), s.n);
         else
-            occl_emit_nop(b, c);
+            occl_emit_copy(b, c, occl_at(OCCL_SP_SEND, s.lo), occl_at_rank(OCCL_SP_XRECV, 1, s.lo), s.n);
     }
     if (a->move == OCCL_MOVE_EXPOSED)
         occl_emit_close(b, 1);

@@ -22,7 +22,7 @@ static occl_status_t build_alltoall(const occl_plan_args_t *a, occl_plan_t **pla
         return status;
     if (a->in_place && !slots)
         return OCCL_ERR_UNSUPPORTED;
-    b = occl_plan_begin(a, (slots ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, "pairwise");
+    b = occl_plan_begin(a, (slots ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED | OCCL_PLAN_BULK) | OCCL_PLAN_HEARS_ALL, "pairwise");
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_channel(a, c);
         uint64_t home = a->rank * a->count + p.lo;

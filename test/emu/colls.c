@@ -67,6 +67,8 @@ static void messages_body(emu_rank_t *r)
     }
 }
 
+static const char from_buffer_to_buffer[] = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K OCCL_ALGO=*:direct/exposed;*:twoshot/exposed";
+
 int main(void)
 {
     static const occl_device_kind_t devices[] = {OCCL_DEVICE_HOST, OCCL_DEVICE_EMU};
@@ -82,8 +84,10 @@ int main(void)
                 "%s, 3 ranks: through a link's own slots alone", name[d]);
         emu_run(&(emu_conf_t){.ranks = 4, .device = devices[d], .arg = &big, .env = "OCCL_CMA=0"}, types_body,
                 "%s, 4 ranks: random types and operations through slots and pool", name[d]);
-        emu_run(&(emu_conf_t){.ranks = 4, .device = devices[d], .arg = &big, .env = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K"}, types_body,
+        emu_run(&(emu_conf_t){.ranks = 4, .device = devices[d], .arg = &big, .env = from_buffer_to_buffer}, types_body,
                 "%s, 4 ranks: random types and operations from buffer to buffer", name[d]);
+        emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .arg = &small, .env = from_buffer_to_buffer}, sizes_body,
+                "%s, 3 ranks: every collective from buffer to buffer", name[d]);
         for (int n = 2; n <= 4; n++)
             emu_run(&(emu_conf_t){.ranks = n, .device = devices[d]}, messages_body, "%s, %d ranks: messages arrive", name[d], n);
     }

@@ -304,7 +304,7 @@ static void fault_body(emu_rank_t *r)
         r->comm->via[0] = OCCL_VIA_FAIL_PULL | OCCL_VIA_FAIL_PUSH;
         occl_ctx_unlock(r->ctx);
     }
-    emu_op_init(&op, r->comm, 5, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
+    emu_op_init(&op, r->comm, 5, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 80000, 0);
     emu_op_fill(&op, 1);
     emu_op_start(r, &op);
     s = emu_op_outcome(r, &op);

@@ -350,7 +350,7 @@ int main(void)
         emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d],
                               .env = "OCCL_EMU_LANES=2 OCCL_CMA=0 OCCL_POOL_MAX=0 OCCL_EMU_CHAOS=6"}, numbers_body,
                 "%s: run numbers over 2^30, 2^31, 2^32 through a link's own slots", name[d]);
-        emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .env = "OCCL_EMU_LANES=2 OCCL_DIRECT_MIN=1K"}, numbers_body,
+        emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .env = "OCCL_EMU_LANES=2 OCCL_DIRECT_MIN=1K OCCL_ALGO=*:direct/exposed;*:twoshot/exposed"}, numbers_body,
                 "%s: ... from buffer to buffer", name[d]);
         emu_run(&(emu_conf_t){.ranks = 3, .device = devices[d], .env = "OCCL_EMU_LANES=2 OCCL_CMA=0 OCCL_POOL_MAX=600K"}, deep_body,
                 "%s: a pool that is too small for all", name[d]);

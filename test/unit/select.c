@@ -134,7 +134,7 @@ static void check_rules(void)
 
     in.algo = "allreduce:ring";
     is_str(name(&in), "ring/slots", "a forced algorithm is taken");
-    in.count = 100000;
+    in.count = 200000;
     is_str(name(&in), "ring/exposed", "over exposed buffers where they are allowed and it pays");
     in.algo = "allreduce:ring/slots";
     is_str(name(&in), "ring/slots", "unless the rule says slots");
@@ -160,6 +160,13 @@ static void check_choices(void)
     is_str(name(&in), "twoshot/exposed", "4 MiB: two shots over the users' buffers");
     in.exposed = 0;
     is_str(name(&in), "twoshot/slots", "or over slots, behind the gate");
+    in = basic(OCCL_COLL_ALLREDUCE, 64 << 10, 4);
+    is_str(name(&in), "twoshot/slots", "256 KiB of few ranks: what fits a pool's slots goes through them");
+    in.count++;
+    is_str(name(&in), "twoshot/exposed", "and not a byte more");
+    in.count--;
+    in.nranks = 5;
+    is_str(name(&in), "twoshot/exposed", "of more ranks the pool would not last");
     in = basic(OCCL_COLL_ALLREDUCE, 2, 4);
     in.eager_max = 0;
     is_str(name(&in), "oneshot/slots", "OCCL_EAGER_MAX=0: everything with data is gated");
