@@ -67,6 +67,7 @@ static const char *shm_open_(MPI_Comm comm, char *err, size_t errlen)
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
     setenv("NVSHMEM_DISABLE_NVLS", "1", 1);
+    setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0); /* inside a node nothing else need be there */
     sh.so = dlopen("libnvshmem_host.so.3", RTLD_NOW | RTLD_GLOBAL);
     if (!sh.so) {
         snprintf(err, errlen, "%s (LD_LIBRARY_PATH may name its folder)", dlerror());

@@ -50,7 +50,7 @@ in_build() {
     if [ $status != 0 ]; then
         [ $status = 77 ] || echo "$phase: -n $n $program $* (status $status)" | sed 's/ --csv [^ ]*//' >>"$raw/failed"
         say "status $status: -n $n $program $*"
-        grep -v -E '^(--+|$)|Primary job|exit code|Exit code|Process name|user-direction|the job to be' "$raw/out" | tail -n 6 >&2
+        grep -v -E '^(--+|$)|Primary job|exit code|non-zero status|Exit code|Process name|user-direction|the job to be' "$raw/out" | tail -n 6 >&2
     fi
     return $status
 }
@@ -300,7 +300,7 @@ END {
     }
     for (i = 1; i <= 2; i++) {
         k = i == 1 ? "visits_8B" : "visits_16MiB"; t = "residence without progress, " (i == 1 ? "8 B" : "16 MiB") " whose peer is absent"
-        if (k in is) row(t, b[k] " launches in 1 s", "0.1 % of the time", "0", "", b[k] == 0 ? "aim" : "each stays OCCL_LINGER at most", "")
+        if (k in is) row(t, b[k] + 0 " launches in 1 s", "0.1 % of the time", "0", "", b[k] == 0 ? "aim" : "each stays OCCL_LINGER at most", "")
         else none(t, "0.1 % of the time", "0", no_products)
     }
     syncs("sync_pending_", "beside eight collectives whose peer is absent", 5, 0.5)
