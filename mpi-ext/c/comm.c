@@ -149,13 +149,14 @@ occl_status_t occl_mpi_info_priority(MPI_Info info, int *priority_p, char *why, 
     return OCCL_OK;
 }
 
-static void info_algo(MPI_Info info, char *algo, int len)
+/* The value of a key, or "". */
+static void info_text(MPI_Info info, const char *key, char *text, int len)
 {
     int found = 0;
 
-    algo[0] = '\0';
-    if (info != MPI_INFO_NULL && PMPI_Info_get(info, "mpix_occl_algo", len - 1, algo, &found) == MPI_SUCCESS && !found)
-        algo[0] = '\0';
+    text[0] = '\0';
+    if (info != MPI_INFO_NULL && PMPI_Info_get(info, key, len - 1, text, &found) == MPI_SUCCESS && !found)
+        text[0] = '\0';
 }
 
 /* --- the handshake ------------------------------------------------------------------------------------------------ */
@@ -400,7 +401,7 @@ static void fill_hello(hello_t *hello, MPI_Info info, char *algo, int algo_len, 
     (void)gethostname(host, sizeof host - 1);
     snprintf(hello->where, sizeof hello->where, "%.30s:%ld", host, (long)getpid());
     PMPI_Comm_rank(MPI_COMM_WORLD, &hello->world_rank);
-    info_algo(info, algo, algo_len);
+    info_text(info, "mpix_occl_algo", algo, algo_len);
     hello->algo = algo[0] ? occl_hash_bytes(algo, strlen(algo), 1) : 0;
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, priority, why, sizeof why);
@@ -476,7 +477,7 @@ static occl_mpi_comm_t *comm_new(const void *all, int rank, int size, MPI_Comm u
 int PMPIX_Occl_comm_attach(MPI_Comm comm, MPI_Info info)
 {
     static const char fn[] = "MPIX_Occl_comm_attach";
-    char why[OCCL_TEXT - 64] = "", algo[OCCL_ENV_STRING] = "";
+    char why[OCCL_TEXT - 64] = "", algo[OCCL_ENV_STRING] = "", device[16] = "";
     union {
         hello_t hello;
         char bytes[HELLO_BYTES];
@@ -484,7 +485,7 @@ int PMPIX_Occl_comm_attach(MPI_Comm comm, MPI_Info info)
     char *all = NULL;
     occl_mpi_comm_t *m = NULL, *old = NULL;
     occl_mpi_priv_t *priv = NULL;
-    occl_attach_opts_t opts = {0, NULL};
+    occl_attach_opts_t opts = {0, NULL, NULL};
     occl_oob_t oob;
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     MPI_Group group = MPI_GROUP_NULL;
@@ -508,6 +509,8 @@ int PMPIX_Occl_comm_attach(MPI_Comm comm, MPI_Info info)
     down = occl_mpi_begin(why, sizeof why);
     memset(&mine, 0, sizeof mine);
     fill_hello(&mine.hello, info, algo, (int)sizeof algo, &opts.priority, (int)down, why);
+    info_text(info, "mpix_occl_device", device, (int)sizeof device);
+    opts.device = device;
     PMPI_Comm_group(comm, &group);
     if (down == OCCL_OK) {
         void *value = NULL;

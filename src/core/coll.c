@@ -4,6 +4,8 @@
  */
 #include "core/internal.h"
 
+#include "kernels/occl_dev_front.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -105,7 +107,21 @@ static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_ar
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t plan_key(const occl_plan_args_t *a) { return occl_hash_bytes(a, sizeof(*a), 0); }
+static uint64_t plan_key(const occl_plan_args_t *a, int hidden) { return occl_hash_bytes(a, sizeof(*a), (uint64_t)hidden); }
+
+/*
+ * Channels of a collective, from its size. One has room for so much in words; what goes from buffer to buffer is worth another
+ * channel for each 64 KiB that this rank has to move.
+ */
+enum { SLOT_BYTES_PER_CHANNEL = 1024, EXPOSED_BYTES_PER_CHANNEL = 64 * 1024 };
+static uint32_t channels_for(const occl_comm_t *c, uint64_t bytes, int exposed)
+{
+    uint64_t n = bytes / (exposed ? EXPOSED_BYTES_PER_CHANNEL : SLOT_BYTES_PER_CHANNEL);
+    uint32_t most = exposed ? c->nchannels : c->slot_channels;
+    if (!c->dev->ops->far)
+        return c->nchannels;
+    return n < 1 ? 1 : n > most ? most : (uint32_t)n;
+}
 
 enum { PLANS_KEPT = 1024 };
 
@@ -138,7 +154,8 @@ void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
 }
 
 /* Chooses algorithm and movement from the signature and what was agreed at attach, and gives a referenced plan. */
-occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p)
+occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,
+                               occl_cached_plan_t **cp_p)
 {
     occl_plan_args_t pa;
     occl_select_t in;
@@ -155,10 +172,9 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
     pa.op = reduces(a->kind) ? a->op : OCCL_OP_NONE;
     pa.elem_bytes = (uint32_t)occl_host_type_bytes(a->type);
     pa.in_place = (uint32_t)(a->in_place != 0);
-    pa.nchannels = c->nchannels;
     /* Everything else that the choice depends on is the communicator's, so the key may leave the choice out. */
-    cp = occl_hash_get(&c->plans, plan_key(&pa));
-    if (cp && memcmp(&cp->args, &pa, sizeof(pa)) == 0) {
+    cp = occl_hash_get(&c->plans, plan_key(&pa, hidden));
+    if (cp && cp->hidden == hidden && memcmp(&cp->args, &pa, sizeof(pa)) == 0) {
         cp->refs++;
         *cp_p = cp;
         return OCCL_OK;
@@ -170,12 +186,13 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
     in.count = count;
     in.elem_bytes = pa.elem_bytes;
     in.in_place = a->in_place;
-    in.exposed = c->cma;
+    in.exposed = c->exposed && !hidden;
+    in.far = c->dev->ops->far != NULL;
     in.eager_max = c->eager_max;
-    in.direct_min = c->direct_min;
+    in.direct_min = in.far ? 0 : c->direct_min; /* far: its rules say */
     in.slot_data = (uint32_t)occl_slot_capacity(c->geo.slot_bytes);
     in.nslots = c->geo.nslots;
-    in.nchannels = c->nchannels;
+    in.nchannels = channels_for(c, count * pa.elem_bytes, 0);
     in.algo = c->algo;
     s = occl_plan_select(&in, &out);
     if (s != OCCL_OK)
@@ -187,6 +204,7 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
         return occl_fail(OCCL_ERR_RESOURCE, "no memory for a plan");
     cp->args = pa;
     pa.move = out.move;
+    pa.nchannels = channels_for(c, count * pa.elem_bytes, out.move == OCCL_MOVE_EXPOSED);
     s = out.planner->build(&pa, &cp->plan);
     if (s != OCCL_OK) {
         free(cp);
@@ -202,7 +220,10 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
         }
     }
     cp->gated = out.gated;
-    cp->key = plan_key(&cp->args);
+    cp->hidden = hidden;
+    cp->words = in.far && occl_plan_words(out.planner, cp->plan, in.slot_data / pa.elem_bytes, c->geo.slot_bytes, c->geo.nslots,
+                                          OCCL_STAGE_BYTES);
+    cp->key = plan_key(&cp->args, hidden);
     /* A plan that does not get into the table (a collision, no memory) lives as long as its references. */
     if (occl_hash_get(&c->plans, cp->key) || occl_hash_put(&c->plans, cp->key, cp) != OCCL_OK)
         cp->key = 0;
@@ -212,6 +233,81 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
              out.move == OCCL_MOVE_SLOTS ? "through slots" : "from and to user buffers", out.gated ? "gated" : "eager");
     *cp_p = cp;
     return OCCL_OK;
+}
+
+/* --- buffers of a far device ---------------------------------------------------------------------------------------- */
+
+/* No lock: asks the driver. The parts of the buffers that count, as the user gave them (before place). */
+static occl_status_t buffers_known(const occl_comm_t *c, const occl_coll_args_t *a, occl_buffer_t *s, occl_buffer_t *r)
+{
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    uint64_t send, recv, bytes = a->count * occl_host_type_bytes(a->type);
+    occl_status_t status = OCCL_OK;
+    char err[256] = "";
+    if (!far)
+        return OCCL_OK;
+    extents(c, a, &send, &recv);
+    if (bytes && send)
+        status = far->buffer(c->dev, a->send, bytes * send, c->exposed, s, err, sizeof(err));
+    if (status == OCCL_OK && bytes && recv)
+        status = far->buffer(c->dev, a->recv, bytes * recv, c->exposed, r, err, sizeof(err));
+    return status == OCCL_OK ? status : occl_fail(status, "%s", err);
+}
+
+static void buffers_free(const occl_comm_t *c, occl_buffer_t *s, occl_buffer_t *r)
+{
+    if (!c->dev->ops->far)
+        return;
+    c->dev->ops->far->buffer_free(c->dev, s);
+    c->dev->ops->far->buffer_free(c->dev, r);
+}
+
+/* In which of the two a place is that the engine is given; its distance from the start. */
+static const occl_buffer_t *buffer_of(const occl_coll_t *coll, const void *p, uint64_t *delta_p)
+{
+    const unsigned char *recv = coll->user_recv;
+    if (p == coll->args.send && coll->sbuf.at) {
+        *delta_p = 0;
+        return &coll->sbuf;
+    }
+    *delta_p = coll->rbuf.at ? (uint64_t)((const unsigned char *)p - recv) : 0;
+    return &coll->rbuf;
+}
+
+uint64_t occl_coll_at(const occl_coll_t *coll, const void *p)
+{
+    uint64_t delta;
+    const occl_buffer_t *b = p ? buffer_of(coll, p, &delta) : NULL;
+    return b && b->at ? b->at + delta : 0;
+}
+
+/* False: peers cannot reach it. */
+int occl_coll_exported(const occl_coll_t *coll, const void *p, uint64_t *number_p, uint64_t *offset_p)
+{
+    uint64_t delta;
+    const occl_buffer_t *b = p ? buffer_of(coll, p, &delta) : NULL;
+    *number_p = *offset_p = 0;
+    if (!b || !b->at)
+        return 1; /* no bytes */
+    *number_p = b->number;
+    *offset_p = b->offset + delta;
+    return b->number != 0;
+}
+
+static void copy_in(const occl_coll_t *coll)
+{
+    if (coll->sbuf.bounce)
+        memcpy(coll->sbuf.bounce, coll->user_send, coll->sbuf.bytes);
+    if (coll->rbuf.bounce && (coll->args.in_place || coll->args.kind == OCCL_COLL_BCAST))
+        memcpy(coll->rbuf.bounce, coll->user_recv, coll->rbuf.bytes);
+}
+
+void occl_run_copy_out(occl_run_t *r)
+{
+    const occl_buffer_t *b = &r->coll->rbuf;
+    uint64_t bytes = r->coll->args.kind == OCCL_COLL_SENDRECV && r->bytes < b->bytes ? r->bytes : b->bytes;
+    if (b->bounce)
+        memcpy(r->coll->user_recv, b->bounce, bytes);
 }
 
 /* --- registration ------------------------------------------------------------------------------------------------- */
@@ -235,11 +331,11 @@ void occl_coll_unref(occl_coll_t *coll)
         return;
     if (coll->cp)
         occl_plan_put(c, coll->cp);
+    if (coll->alt)
+        occl_plan_put(c, coll->alt);
+    buffers_free(c, &coll->sbuf, &coll->rbuf);
     if (coll->run) {
-        free(coll->run->x);
-        free(coll->run->pools);
-        free(coll->run->scratch);
-        free(coll->run->text);
+        occl_run_strip(coll->run, c);
         free(coll->run);
     }
     free(coll->text);
@@ -248,7 +344,9 @@ void occl_coll_unref(occl_coll_t *coll)
     occl_comm_unref(c);
 }
 
-static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
+/* bufs: send, receive; taken over when it succeeds. */
+static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, const occl_buffer_t *bufs,
+                              occl_coll_t **coll_p)
 {
     occl_coll_t *coll;
     occl_tag_t *t;
@@ -264,14 +362,23 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     coll->comm = c;
     coll->tag = t;
     coll->args = *args;
+    coll->user_send = args->send;
+    coll->user_recv = args->recv;
     coll->refs = 1;
     if (args->kind != OCCL_COLL_SENDRECV) {
-        s = occl_plan_choose(c, t, args, args->count, &coll->cp);
+        s = occl_plan_choose(c, t, args, args->count, 0, &coll->cp);
+        if (s == OCCL_OK && c->dev->ops->far && (coll->cp->plan->flags & OCCL_PLAN_EXPOSED)) {
+            s = occl_plan_choose(c, t, args, args->count, 1, &coll->alt);
+            if (s != OCCL_OK)
+                occl_plan_put(c, coll->cp);
+        }
         if (s != OCCL_OK) {
             free(coll);
             return s;
         }
     }
+    coll->sbuf = bufs[0];
+    coll->rbuf = bufs[1];
     place(c, &coll->args);
     /* Only for an all-to-all must all members agree whether it is in place. */
     coll->wire.kind = args->kind | (args->kind == OCCL_COLL_ALLTOALL && args->in_place ? WIRE_IN_PLACE : 0);
@@ -294,10 +401,18 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
 
 occl_status_t occl_coll_create(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
 {
-    occl_status_t s;
-    occl_ctx_lock(c->ctx);
-    s = coll_new(c, tag, args, coll_p);
-    occl_ctx_unlock(c->ctx);
+    occl_buffer_t bufs[2];
+    occl_status_t s = check(c, tag, args);
+    memset(bufs, 0, sizeof(bufs));
+    if (s == OCCL_OK)
+        s = buffers_known(c, args, &bufs[0], &bufs[1]);
+    if (s == OCCL_OK) {
+        occl_ctx_lock(c->ctx);
+        s = coll_new(c, tag, args, bufs, coll_p);
+        occl_ctx_unlock(c->ctx);
+    }
+    if (s != OCCL_OK)
+        buffers_free(c, &bufs[0], &bufs[1]);
     return s;
 }
 
@@ -328,6 +443,9 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->fn = NULL;
     r->bytes = 0;
     r->gated = 0;
+    r->hidden = 0;
+    r->copied = 0;
+    r->partner = NULL;
     r->pool_off = 0;
     r->started_at = c->ctx->env.t_warn ? occl_host_clock_ns() : 0;
     if (OCCL_UNLIKELY(r->text != NULL)) {
@@ -341,8 +459,13 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->dev.chunk = 0;
     r->dev.xsend = r->dev.xrecv = r->dev.via = NULL;
     r->dev.rxpool = r->dev.txpool = NULL;
-    r->dev.wake = r->tag->wake;
-    r->dev.nwake = r->tag->n - 1;
+    if (c->dev->ops->far) {
+        r->dev.serial = 0;
+        r->dev.nwake = 0;
+    } else {
+        r->dev.wake = r->tag->wake;
+        r->dev.nwake = r->tag->n - 1;
+    }
     r->dev.slot_bytes = c->geo.slot_bytes;
     r->dev.nslots = c->geo.nslots;
 }
@@ -367,6 +490,20 @@ static void message_to_self(occl_run_t *r)
         } else if (sa->count > da->count) {
             status = OCCL_ERR_TRUNCATE;
             why = "a message to oneself is longer than the receive buffer";
+        } else if (sa->count && s->comm->dev->ops->far) {
+            /* The device copies: an all-gather of one rank. */
+            occl_coll_args_t a = *sa;
+            a.kind = OCCL_COLL_ALLGATHER;
+            occl_list_remove(&s->in_tag);
+            occl_list_remove(&d->in_tag);
+            d->partner = s;
+            d->bytes = s->bytes = sa->count * occl_host_type_bytes(sa->type);
+            status = occl_plan_choose(t->comm, t, &a, sa->count, 0, &d->cp);
+            if (status == OCCL_OK)
+                occl_run_submit(d);
+            else
+                occl_run_finish(d, status, occl_text("%s", occl_last_error()));
+            continue;
         } else if (sa->count) {
             memcpy(da->recv, sa->send, sa->count * occl_host_type_bytes(sa->type));
         }
@@ -390,7 +527,7 @@ static void launch(occl_run_t *r)
     else
         occl_tag_enqueue(r->tag, r);
     /* The host device makes the first turn here: what can be sent is on its way when start returns. */
-    if (ctx->dev->ops->caller_executes)
+    if (c->dev->ops->caller_executes)
         (void)occl_ctx_progress(ctx, NULL, 0);
     occl_helper_kick(ctx->helper); /* after the fence in the progress or in occl_tag_wake */
 }
@@ -404,6 +541,8 @@ static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
         return occl_fail(OCCL_ERR_REVOKED, "the library is being finalized");
     if (coll->comm->detached)
         return occl_fail(OCCL_ERR_NOT_ATTACHED, "the communicator has been detached");
+    if (OCCL_UNLIKELY(__atomic_load_n(&coll->comm->dev->broken, __ATOMIC_ACQUIRE) != NULL))
+        return occl_fail(OCCL_ERR_DEVICE, "%s", coll->comm->dev->broken);
     if (run_p || !coll->run || coll->run->refs) {
         r = occl_run_new();
         if (!r)
@@ -432,6 +571,22 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
     occl_status_t s;
+    if (OCCL_UNLIKELY(coll->comm->dev->ops->far != NULL)) {
+        /* The buffers may have been freed and made anew since; and what the device cannot reach is copied. Only while no run is
+           active: it is the last start's caller who says so, and nobody else may start this one. */
+        occl_ctx_lock(ctx);
+        s = coll->active ? OCCL_ERR_REQUEST : OCCL_OK;
+        occl_ctx_unlock(ctx);
+        if (s == OCCL_OK && (coll->alt || coll->sbuf.bounce || coll->rbuf.bounce)) {
+            occl_coll_args_t a = coll->args;
+            a.send = coll->user_send;
+            a.recv = coll->user_recv;
+            s = buffers_known(coll->comm, &a, &coll->sbuf, &coll->rbuf);
+            if (s != OCCL_OK)
+                return s;
+            copy_in(coll);
+        }
+    }
     occl_ctx_lock(ctx);
     s = start_locked(coll, run_p);
     occl_ctx_unlock(ctx);
@@ -441,13 +596,32 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
 occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_run_t **run_p)
 {
     occl_coll_t *coll = NULL;
-    occl_status_t s;
+    occl_buffer_t bufs[2];
+    occl_status_t s = OCCL_OK;
+    memset(bufs, 0, sizeof(bufs));
+    if (OCCL_UNLIKELY(c->dev->ops->far != NULL)) {
+        s = check(c, tag, args);
+        if (s == OCCL_OK)
+            s = buffers_known(c, args, &bufs[0], &bufs[1]);
+        if (s == OCCL_OK) {
+            occl_coll_t view;
+            view.args = *args;
+            view.user_send = args->send;
+            view.user_recv = args->recv;
+            view.sbuf = bufs[0];
+            view.rbuf = bufs[1];
+            copy_in(&view);
+        }
+    }
     occl_ctx_lock(c->ctx);
-    s = coll_new(c, tag, args, &coll);
+    if (s == OCCL_OK)
+        s = coll_new(c, tag, args, bufs, &coll);
     if (s == OCCL_OK) {
         s = start_locked(coll, run_p);
         coll->freed = 1;
         occl_coll_unref(coll);
+    } else {
+        buffers_free(c, &bufs[0], &bufs[1]);
     }
     occl_ctx_unlock(c->ctx);
     return s;

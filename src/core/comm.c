@@ -23,6 +23,9 @@ typedef struct hello {
     uint64_t blk_off, sleeper_off, cell_off, gen;
     uint64_t eager_max, direct_min, chunk, pool_slot;
     uint32_t nchannels, cma, emu, priority;
+    uint32_t wish, has_far;    /* WISH_*; the far device is there and described below */
+    char far_text[160];        /* or why it is not */
+    occl_far_desc_t far;
     char algo[OCCL_ENV_STRING];
 } hello_t;
 
@@ -30,6 +33,8 @@ typedef struct verdict {
     uint32_t status, cma;
     char text[192];
 } verdict_t;
+
+enum { WISH_HOST = 1, WISH_FAR = 2, WISH_SAID = 4 }; /* SAID: by the user, not found out */
 
 void occl_comm_ref(occl_comm_t *c) { c->refs++; }
 
@@ -89,9 +94,12 @@ static void comm_free(occl_comm_t *c)
     }
     occl_hash_fini(&c->tags);
     occl_hash_fini(&c->plans);
-    for (int p = 0; c->member && p < c->size; p++)
+    for (int p = 0; c->member && p < c->size; p++) {
+        if (c->member[p].far)
+            c->dev->ops->far->unmap(c->dev, c->member[p].far);
         if (c->member[p].map)
             occl_peer_unmap(ctx->arena, c->member[p].map);
+    }
     dir_free(c);
     if (c->cell_off)
         cell_give(ctx, c->cell_off);
@@ -166,8 +174,9 @@ static void agree(occl_comm_t *c, const hello_t *all)
     c->chunk = h0->chunk;
     c->nchannels = h0->nchannels;
     memcpy(c->algo, h0->algo, sizeof(c->algo));
-    c->geo.slot_bytes = 1024;
-    c->geo.nslots = 4;
+    /* Far: half of a slot is flags, and a plan has no more messages in a slot's half than two */
+    c->geo.slot_bytes = c->dev->ops->far ? 2112 : 1024;
+    c->geo.nslots = c->dev->ops->far ? 2 : 4;
     c->pool_geo.slot_bytes = (uint32_t)h0->pool_slot;
     c->pool_geo.nslots = 4;
     for (int p = 1; p < c->size; p++) {
@@ -187,6 +196,126 @@ static void agree(occl_comm_t *c, const hello_t *all)
     }
 }
 
+/* --- the device --------------------------------------------------------------------------------------------------- */
+
+/*
+ * What this rank would have its runs executed by: the info key's word, else OCCL_DEVICE's; "auto" is CUDA where the thread that
+ * attaches uses CUDA already. Makes the device, so that it can be described.
+ */
+static occl_status_t wish(occl_ctx_t *ctx, const occl_attach_opts_t *opts, hello_t *mine, occl_device_t **far_p)
+{
+    const char *word = opts && opts->device && opts->device[0] ? opts->device : ctx->env.device;
+    mine->wish = WISH_HOST;
+    *far_p = NULL;
+    (void)snprintf(mine->far_text, sizeof(mine->far_text), "it does not use CUDA, and neither OCCL_DEVICE nor the info key "
+                                                           "mpix_occl_device asks for it");
+    if (strcmp(word, "host") == 0) {
+        mine->wish |= WISH_SAID;
+        (void)snprintf(mine->far_text, sizeof(mine->far_text), "it asks for the host device");
+        return OCCL_OK;
+    }
+    if (strcmp(word, "auto") != 0 && strcmp(word, "cuda") != 0) {
+        (void)snprintf(mine->text, sizeof(mine->text), "the device \"%.40s\" (OCCL_DEVICE or info mpix_occl_device) is none of auto, "
+                                                       "host, cuda", word);
+        return OCCL_ERR_INFO;
+    }
+    if (ctx->dev->ops != &occl_device_host)
+        return OCCL_OK;
+#if defined(OCCL_HAVE_CUDA_DEVICE) && OCCL_HAVE_CUDA_DEVICE
+    if (word[0] == 'c' || occl_cuda_in_use()) {
+        char err[192] = "";
+        int ordinal = occl_cuda_current(err, sizeof(err));
+        occl_lock(&ctx->far_lock);
+        for (uint32_t i = 0; ordinal >= 0 && i < ctx->nfar; i++)
+            if (ctx->far[i]->ordinal == ordinal)
+                *far_p = ctx->far[i];
+        if (ordinal >= 0 && !*far_p && ctx->nfar < OCCL_FAR_MAX) {
+            if (occl_device_cuda.create(&ctx->env, &ctx->log, ctx->arena, far_p, err, sizeof(err)) == OCCL_OK) {
+                occl_ctx_lock(ctx);
+                ctx->far[ctx->nfar] = *far_p;
+                __atomic_store_n(&ctx->nfar, ctx->nfar + 1, __ATOMIC_RELEASE);
+                occl_ctx_unlock(ctx);
+            }
+        }
+        occl_unlock(&ctx->far_lock);
+        mine->wish = WISH_FAR | (word[0] == 'c' ? WISH_SAID : 0);
+        if (*far_p) {
+            (*far_p)->ops->far->describe(*far_p, &mine->far);
+            mine->has_far = 1;
+        } else {
+            (void)snprintf(mine->far_text, sizeof(mine->far_text), "%.150s", err);
+            if (word[0] != 'c') {
+                mine->wish = WISH_HOST;
+                occl_log(&ctx->log, OCCL_LOG_WARN | OCCL_AREA_CHOICE, "CUDA is in use, but not for collectives: %s", err);
+            }
+        }
+    }
+#else
+    if (word[0] == 'c') {
+        mine->wish = WISH_FAR | WISH_SAID;
+        (void)snprintf(mine->far_text, sizeof(mine->far_text), "its library was built without CUDA");
+    }
+#endif
+    return OCCL_OK;
+}
+
+/* All look at the same data: CUDA if anybody asks for it, or if everybody uses it anyway. */
+static occl_status_t choose_device(occl_comm_t *c, const hello_t *all, occl_device_t *far)
+{
+    int asks_far = -1, asks_host = -1, not_far = -1;
+    for (int p = c->size; p-- > 0;) {
+        if (all[p].wish & WISH_SAID)
+            *(all[p].wish & WISH_FAR ? &asks_far : &asks_host) = p;
+        if (!all[p].has_far)
+            not_far = p;
+    }
+    c->dev = c->ctx->dev;
+    if (asks_far >= 0 && asks_host >= 0)
+        return occl_fail(OCCL_ERR_INFO, "attach: rank %d asks for the CUDA device and rank %d for the host device", asks_far, asks_host);
+    if (asks_far >= 0 && not_far >= 0)
+        return occl_fail(OCCL_ERR_UNSUPPORTED, "attach: rank %d asks for the CUDA device, but rank %d has none: %.150s", asks_far,
+                         not_far, all[not_far].far_text);
+    if (not_far < 0 && asks_host < 0)
+        c->dev = far;
+    return OCCL_OK;
+}
+
+/* Channels: what fits each GPU at once with all its processes. */
+static void agree_channels(occl_comm_t *c, const hello_t *all)
+{
+    uint32_t n = c->dev->nchannels;
+    if (!c->dev->ops->far)
+        return;
+    for (int p = 0; p < c->size; p++) {
+        uint32_t sharing = 0, fit;
+        for (int q = 0; q < c->size; q++)
+            sharing += !memcmp(all[p].far.uuid, all[q].far.uuid, sizeof(all[p].far.uuid));
+        fit = all[p].far.channels / sharing;
+        n = fit < n ? fit : n;
+    }
+    c->nchannels = n ? n : 1;
+    c->dev->ops->far->reserve_channels(c->dev, c->nchannels);
+}
+
+/* No lock: goes to the driver. */
+static occl_status_t map_far(occl_comm_t *c, const hello_t *all, verdict_t *mine)
+{
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    for (int p = 0; p < c->size; p++) {
+        occl_member_t *m = &c->member[p];
+        char err[160] = "";
+        occl_status_t s = far->map(c->dev, &all[p].far, m->base, p == c->rank, &m->far, err, sizeof(err));
+        if (s != OCCL_OK) {
+            (void)snprintf(mine->text, sizeof(mine->text), "rank %d cannot map the device memory of rank %d: %.110s", c->rank, p, err);
+            return s;
+        }
+        m->dbase = far->base(m->far);
+        c->via[p] = 0;
+    }
+    mine->cma = 1;
+    return OCCL_OK;
+}
+
 static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *mine)
 {
     occl_ctx_t *ctx = c->ctx;
@@ -197,7 +326,7 @@ static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *min
         occl_status_t s;
         m->desc = all[p].desc;
         if (p == c->rank) {
-            m->base = occl_arena_base(ctx->arena);
+            m->base = m->dbase = occl_arena_base(ctx->arena);
             m->blk = c->blk;
             m->sleeper = ctx->sleeper;
             m->cell = c->cell;
@@ -213,12 +342,12 @@ static occl_status_t comm_map(occl_comm_t *c, const hello_t *all, verdict_t *min
             (void)snprintf(mine->text, sizeof(mine->text), "rank %d cannot map the memory of rank %d: %.120s", c->rank, p, err);
             return s;
         }
-        m->base = occl_peer_base(m->map);
+        m->base = m->dbase = occl_peer_base(m->map);
         m->blk = (occl_commblk_t *)(m->base + all[p].blk_off);
         m->sleeper = (occl_sleeper_t *)(m->base + all[p].sleeper_off);
         m->cell = (occl_cell_t *)(m->base + all[p].cell_off);
         m->gen = all[p].gen;
-        if (!mine->cma || !all[p].cma || !all[0].cma) {
+        if (!mine->cma || !all[p].cma || !all[0].cma || c->dev->ops->far) {
             mine->cma = 0;
         } else if (occl_cma_probe(ctx->arena, &m->desc, m->desc.probe, m->desc.nonce[0], &m->via, err, sizeof(err)) != OCCL_OK) {
             occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CHOICE, "no single copy with rank %d: %s", p, err);
@@ -234,6 +363,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     occl_comm_t *c = calloc(1, sizeof(*c));
     hello_t *mine = calloc(1, sizeof(*mine)), *all = calloc((size_t)oob->size, sizeof(*all));
     verdict_t v, *verdicts = calloc((size_t)oob->size, sizeof(*verdicts));
+    occl_device_t *far = NULL;
     occl_status_t s = OCCL_OK;
     int p;
     memset(&v, 0, sizeof(v));
@@ -255,12 +385,17 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     (void)snprintf(c->name, sizeof(c->name), "%s", oob->name ? oob->name : "communicator");
     c->member = calloc((size_t)c->size, sizeof(*c->member));
     c->via = calloc((size_t)c->size, sizeof(*c->via));
+    c->dev = ctx->dev;
+    mine->status = (uint32_t)wish(ctx, opts, mine, &far);
 
     occl_ctx_lock(ctx);
     occl_comm_sweep(ctx);
     (void)snprintf(mine->version, sizeof(mine->version), "%s", OCCL_VERSION_STRING);
     mine->size_of_hello = sizeof(*mine);
-    if (!c->member || !c->via || ctx->dev->ops->reserve(ctx->dev, (uint32_t)c->size) != OCCL_OK) {
+    if (mine->status) {
+        /* said already */
+    } else if (!c->member || !c->via || ctx->dev->ops->reserve(ctx->dev, (uint32_t)c->size) != OCCL_OK ||
+               (far && far->ops->reserve(far, (uint32_t)c->size) != OCCL_OK)) {
         mine->status = OCCL_ERR_RESOURCE;
         (void)snprintf(mine->text, sizeof(mine->text), "no memory");
     } else {
@@ -286,7 +421,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     mine->direct_min = ctx->env.direct_min;
     mine->chunk = ctx->env.chunk;
     mine->pool_slot = 32 * 1024 + 64; /* so that four of them take 128 KiB, each with its header */
-    mine->nchannels = ctx->dev->daemon->nchannels;
+    mine->nchannels = ctx->dev->nchannels;
     mine->cma = (uint32_t)ctx->env.cma;
     mine->emu = !ctx->dev->ops->caller_executes;
     (void)snprintf(mine->algo, sizeof(mine->algo), "%s", opts && opts->algo ? opts->algo : ctx->env.algo);
@@ -313,21 +448,27 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
         else if (all[p].emu != all[0].emu)
             s = occl_fail(OCCL_ERR_UNSUPPORTED, "attach: rank 0 and rank %d run on different devices", p);
     }
+    if (s == OCCL_OK)
+        s = choose_device(c, all, far);
     if (s != OCCL_OK)
         goto out;
     occl_ctx_lock(ctx);
     agree(c, all);
+    agree_channels(c, all);
+    c->slot_channels = c->dev->ops->far && c->nchannels > 2 ? 2 : c->nchannels;
     v.status = (uint32_t)comm_map(c, all, &v);
     occl_ctx_unlock(ctx);
+    if (!v.status && c->dev->ops->far)
+        v.status = (uint32_t)map_far(c, all, &v);
     if (oob->allgather(oob->state, &v, verdicts, sizeof(v))) {
         s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
         goto out;
     }
-    c->cma = 1;
+    c->exposed = 1;
     for (p = 0; p < c->size && s == OCCL_OK; p++) {
         if (verdicts[p].status)
             s = occl_fail((occl_status_t)verdicts[p].status, "attach: %.190s", verdicts[p].text);
-        c->cma &= (int)verdicts[p].cma;
+        c->exposed &= (int)verdicts[p].cma;
     }
     if (s != OCCL_OK)
         goto out;
@@ -338,10 +479,10 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
             (void)snprintf(c->member[p].name, sizeof(c->member[p].name), "rank %d (pid %u)", p, c->member[p].desc.proc.pid);
     }
     occl_ctx_lock(ctx);
-    ctx->oversubscribed |= c->size > ctx->ncpus;
+    ctx->oversubscribed |= c->size > ctx->ncpus && !c->dev->ops->far;
     occl_list_push_back(&ctx->comms, &c->in_ctx);
-    occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CONTROL, "attached to %s: rank %d of %d, single copy %s", c->name, c->rank,
-             c->size, c->cma ? "yes" : "no");
+    occl_log(&ctx->log, OCCL_LOG_INFO | OCCL_AREA_CONTROL, "attached to %s: rank %d of %d, device %s, %u channels, single copy %s",
+             c->name, c->rank, c->size, c->dev->ops->name, c->nchannels, c->exposed ? "yes" : "no");
     occl_ctx_unlock(ctx);
     *comm_p = c;
     c = NULL;

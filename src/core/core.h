@@ -69,6 +69,7 @@ typedef struct occl_oob {
 typedef struct occl_attach_opts {
     int priority;            /* info mpix_occl_priority: 0 normal, > 0 goes first among ready runs */
     const char *algo;        /* info mpix_occl_algo: as OCCL_ALGO, or NULL */
+    const char *device;      /* info mpix_occl_device: as OCCL_DEVICE, or NULL */
 } occl_attach_opts_t;
 
 /* Collective. All ranks return the same status; a failure on one rank is named on all. Attaches do not count here. */

@@ -65,11 +65,20 @@ uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes)
 
 void occl_ctx_unlock(occl_ctx_t *ctx)
 {
+    int wants;
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
         occl_list_t *e = occl_list_pop(&ctx->called);
         occl_run_t *r = OCCL_CONTAINER(e, occl_run_t, in_called);
         void (*fn)(void *, occl_run_t *) = r->fn;
         void *state = r->fn_state;
+        if (r->state == RUN_COPY) { /* nobody else touches it now: the run is active, its tag's head */
+            occl_unlock(&ctx->lock);
+            occl_run_copy_out(r);
+            occl_lock(&ctx->lock);
+            r->copied = 1;
+            occl_run_finish(r, OCCL_OK, NULL);
+            continue;
+        }
         r->fn = NULL;
         occl_unlock(&ctx->lock);
         fn(state, r);
@@ -78,7 +87,12 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
     }
     if (OCCL_UNLIKELY(ctx->sweep))
         occl_comm_sweep(ctx);
+    wants = occl_ctx_wants(ctx);
     occl_unlock(&ctx->lock);
+    if (wants)
+        for (uint32_t i = 0; i < ctx->nfar; i++)
+            if (occl_load_relaxed32(&ctx->far[i]->wants))
+                ctx->far[i]->ops->far->service(ctx->far[i]);
 }
 
 static int helper_pass(void *state, int sure)
@@ -129,7 +143,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     occl_lock_init(&ctx->lock);
     occl_list_init(&ctx->comms);
     occl_list_init(&ctx->active);
-    occl_list_init(&ctx->waiting_room);
+    occl_lock_init(&ctx->far_lock);
     occl_list_init(&ctx->unchecked);
     occl_list_init(&ctx->called);
     occl_list_init(&ctx->pool_free);
@@ -159,7 +173,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
         goto fail;
     }
     ctx->sleeper = occl_arena_at(ctx->arena, ctx->sleeper_off);
-    s = ops->create(&ctx->env, &ctx->log, &ctx->dev, err, errlen);
+    s = ops->create(&ctx->env, &ctx->log, ctx->arena, &ctx->dev, err, errlen);
     if (s != OCCL_OK)
         goto fail;
     if (ctx->env.helper) {
@@ -176,8 +190,17 @@ fail:
         ctx->dev->ops->destroy(ctx->dev);
     occl_arena_destroy(ctx->arena);
     occl_lock_fini(&ctx->lock);
+    occl_lock_fini(&ctx->far_lock);
     free(ctx);
     return s;
+}
+
+static uint64_t outstanding(const occl_ctx_t *ctx)
+{
+    uint64_t n = ctx->dev->outstanding;
+    for (uint32_t i = 0; i < ctx->nfar; i++)
+        n += ctx->far[i]->outstanding;
+    return n;
 }
 
 void occl_ctx_destroy(occl_ctx_t *ctx)
@@ -196,7 +219,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
             occl_tag_kill(t, OCCL_ERR_REVOKED, "the library was finalized while this run was pending");
     }
     until = occl_host_clock_ns() + 2000000000u;
-    while (ctx->dev->outstanding && occl_host_clock_ns() < until) {
+    while (outstanding(ctx) && occl_host_clock_ns() < until) {
         (void)occl_ctx_progress(ctx, NULL, 0);
         occl_ctx_unlock(ctx);
         sched_yield();
@@ -220,9 +243,12 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     ctx->pool_used = 0;
     occl_pool_trim(ctx);
     occl_ctx_unlock(ctx);
+    for (uint32_t i = 0; i < ctx->nfar; i++)
+        ctx->far[i]->ops->destroy(ctx->far[i]);
     ctx->dev->ops->destroy(ctx->dev);
     occl_arena_destroy(ctx->arena);
     occl_lock_fini(&ctx->lock);
+    occl_lock_fini(&ctx->far_lock);
     free(ctx->cells);
     free(ctx);
 }

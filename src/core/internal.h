@@ -62,19 +62,20 @@ static inline int occl_rec_started(uint64_t word, uint64_t n)
     uint32_t state = (uint32_t)(word & 0xff);
     return word >> 16 == n && (state == REC_READY || state == REC_ERROR || state == REC_DIFFERS);
 }
-enum { REC_POOL = 1, REC_IN_PLACE = 2 };
+enum { REC_POOL = 1, REC_IN_PLACE = 2, REC_HIDDEN = 4 }; /* HIDDEN: a buffer that peers cannot reach */
 typedef struct occl_record {
     uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
     uint64_t sig;  /* hash of the fields below, up to count */
     uint32_t kind, type, op;
     int32_t root;
     uint64_t count;
-    uint64_t send, recv; /* addresses in the owner's address space */
+    uint64_t send, recv; /* addresses in the owner's address space; far device: offsets in the exports below */
     uint32_t flags;
     uint32_t status;     /* REC_ERROR: why */
-    uint64_t pad[8];
+    uint64_t send_number, recv_number; /* far device: of the owner's exports; 0: no buffer */
+    uint64_t pad[6];
 } occl_record_t;
-enum { REC_WORDS = 8 }; /* of 64 bits, in use */
+enum { REC_WORDS = 10 }; /* of 64 bits, in use */
 #define WIRE_IN_PLACE 0x10000u /* or-ed to kind: in place on this rank, where all must agree */
 
 /* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
@@ -126,6 +127,8 @@ typedef struct occl_commblk {
 
 typedef struct occl_tag occl_tag_t;
 
+enum { OCCL_FAR_MAX = 16 };
+
 struct occl_ctx {
     occl_lock_t lock;
     uint32_t lock_wanted;        /* threads that found it taken; relaxed, a hint */
@@ -138,12 +141,14 @@ struct occl_ctx {
     uint64_t sleeper_off;
     occl_sleeper_t *sleeper;
     uint32_t sleepers;           /* threads behind sleeper->sleeping */
-    occl_device_t *dev;
+    occl_device_t *dev;          /* the host's, or the emulated one */
+    occl_device_t *far[OCCL_FAR_MAX]; /* devices with memory of their own; made by the first attach that wants one */
+    uint32_t nfar;               /* written under the lock, only grows */
+    occl_lock_t far_lock;        /* who makes one; taken before the lock */
     occl_list_t comms;           /* occl_comm_t.in_ctx, all, also detached ones with pending runs */
     occl_list_t active;          /* occl_comm_t.in_active: with pending runs */
-    occl_list_t waiting_room;    /* occl_run_t.in_room: ready, but the device's queue is full */
     occl_list_t unchecked;       /* occl_tag_t.in_unchecked */
-    occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called */
+    occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called; or RUN_COPY */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
     uint32_t idle_passes, busy_passes;
@@ -163,6 +168,8 @@ struct occl_ctx {
 typedef struct occl_member {     /* a rank of a communicator, seen from here */
     occl_peer_t *map;
     unsigned char *base;         /* its arena */
+    occl_far_t *far;             /* its memory on the device; NULL where that is the arena */
+    unsigned char *dbase;        /* what links are offsets from: base, or far's */
     occl_commblk_t *blk;
     occl_cell_t *cell;
     uint64_t gen;                /* of the cell, as long as it is this communicator's */
@@ -176,6 +183,7 @@ typedef struct occl_member {     /* a rank of a communicator, seen from here */
 
 struct occl_comm {
     occl_ctx_t *ctx;
+    occl_device_t *dev;          /* agreed */
     occl_list_t in_ctx, in_active;
     int rank, size;
     int refs;                    /* attach, every coll and every run */
@@ -192,9 +200,10 @@ struct occl_comm {
     occl_hash_t tags;            /* key -> occl_tag_t */
     occl_list_t active_tags;     /* occl_tag_t.in_active: a run is pending */
     occl_hash_t plans;           /* signature + in_place -> occl_cached_plan_t */
-    int cma;                     /* agreed */
+    int exposed;                 /* agreed: members reach each other's buffers */
     uint64_t eager_max, direct_min, chunk;
     uint32_t nchannels;
+    uint32_t slot_channels;      /* of those, that have slots: the others' mailboxes are flags only */
     occl_geometry_t geo, pool_geo;
     char algo[OCCL_ENV_STRING];
     int priority;
@@ -208,9 +217,19 @@ typedef struct occl_cached_plan {
     uint64_t key;
     occl_plan_args_t args;       /* compared whole: the key may collide */
     occl_plan_t *plan;
+    int hidden;                  /* chosen for buffers that peers cannot reach */
     int gated;
+    int words;                   /* far: messages are data-with-flag words */
     int refs;
 } occl_cached_plan_t;
+
+/* A plan with a tag's links, on a far device. */
+typedef struct occl_binding {
+    occl_cached_plan_t *cp;      /* referenced */
+    occl_bound_t *bound;
+    uint32_t users;              /* runs */
+} occl_binding_t;
+enum { OCCL_BINDINGS = 8 };      /* kept for a tag, more only while in use */
 
 struct occl_tag {
     occl_comm_t *comm;
@@ -232,6 +251,8 @@ struct occl_tag {
     uint32_t nseen;              /* members (others) whose record of the head's n was seen */
     uint32_t **wake;             /* [n - 1] the others' sleepers */
     uint64_t *via;               /* [n] */
+    occl_binding_t **bindings;   /* far: [nbindings] */
+    uint32_t nbindings, bindings_cap;
     occl_status_t dead;          /* a member is gone: every further run fails like this */
     char why_dead[160];
 };
@@ -244,6 +265,7 @@ struct occl_tag {
  *   ROOM     ready; the device's queue is full
  *   DEVICE   handed over
  *   VERIFY   outputs are written; not all members' signatures have been seen
+ *   COPY     the same, but into a bounce buffer; whoever releases the lock next copies it (occl_ctx_unlock)
  *   DRAIN    over for the user (failed); holds the tag until all members have started it
  *   OVER     out of the tag's queue
  *
@@ -255,7 +277,7 @@ struct occl_tag {
  *   any -> DRAIN | OVER       failed                                          occl_run_finish
  *   VERIFY, DRAIN -> OVER     the last member's record was seen               occl_tag_check
  */
-typedef enum { RUN_QUEUED, RUN_GATE, RUN_ROOM, RUN_DEVICE, RUN_VERIFY, RUN_DRAIN, RUN_OVER } occl_run_state_t;
+typedef enum { RUN_QUEUED, RUN_GATE, RUN_ROOM, RUN_DEVICE, RUN_VERIFY, RUN_COPY, RUN_DRAIN, RUN_OVER } occl_run_state_t;
 
 struct occl_run {
     occl_dev_run_t dev;          /* first: the device hands back its address */
@@ -280,7 +302,11 @@ struct occl_run {
     unsigned char **pools;       /* rxpool, txpool: 2 * pcap */
     uint32_t xcap, pcap;
     unsigned char *scratch;
-    uint64_t scratch_cap;
+    uint64_t scratch_cap, scratch_off; /* off: far */
+    occl_binding_t *binding;     /* far: in use */
+    int copied;                  /* out of the bounce buffer */
+    int hidden;                  /* the plan is coll's alt */
+    occl_run_t *partner;         /* far, a message to oneself: the send that ends with this receive */
     uint64_t pool_off, pool_bytes;
 };
 
@@ -290,6 +316,10 @@ struct occl_coll {
     occl_coll_args_t args;
     occl_record_t wire;          /* sig and fields as published */
     occl_cached_plan_t *cp;      /* NULL for SENDRECV until the gate knows the size */
+    occl_cached_plan_t *alt;     /* far: instead of an exposed one, when some member's buffer turns out to be hidden */
+    occl_buffer_t sbuf, rbuf;    /* far; written by who starts it, with no run active */
+    const void *user_send;       /* as given: args have MPI_IN_PLACE resolved */
+    void *user_recv;
     int refs;                    /* owner, active runs */
     int freed;
     occl_run_t *run;             /* the embedded run */
@@ -313,6 +343,14 @@ static inline void occl_ctx_lock(occl_ctx_t *ctx)
     (void)__atomic_fetch_sub(&ctx->lock_wanted, 1, __ATOMIC_RELAXED);
 }
 uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes);
+/* The device's driver has something to do: whoever releases the lock does it. */
+static inline int occl_ctx_wants(const occl_ctx_t *ctx)
+{
+    uint32_t any = 0;
+    for (uint32_t i = 0; i < ctx->nfar; i++)
+        any |= occl_load_relaxed32(&ctx->far[i]->wants);
+    return OCCL_UNLIKELY(any);
+}
 /* Releases the lock and calls the callbacks that became due. */
 void occl_ctx_unlock(occl_ctx_t *ctx);
 
@@ -357,6 +395,9 @@ void occl_tag_enqueue(occl_tag_t *t, occl_run_t *r);
 void occl_tag_activate(occl_tag_t *t);
 void occl_tag_check(occl_tag_t *t);
 void occl_tag_leave(occl_tag_t *t, occl_run_t *r);
+/* Far device: the run's plan and links are there; false: no memory. */
+int occl_tag_bind(occl_run_t *r);
+void occl_tag_unbind(occl_run_t *r);
 const char *occl_tag_label(const occl_tag_t *t, char *buf, size_t len);
 void occl_tag_wake(occl_tag_t *t);
 void occl_tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
@@ -376,6 +417,12 @@ void occl_run_submit(occl_run_t *r);
 void occl_run_publish(occl_run_t *r);
 void occl_run_open(occl_run_t *r);
 void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
+/* Nothing comes back from it any more. */
+void occl_device_lost(occl_ctx_t *ctx, occl_device_t *dev);
+void occl_run_copy_out(occl_run_t *r); /* no lock */
+/* Frees all that it holds, but not the object. */
+void occl_run_strip(occl_run_t *r, occl_comm_t *c);
+uint64_t occl_mailbox_room(const occl_comm_t *c, uint32_t channel);
 /* As in messages: "int32", "sum" */
 const char *occl_type_name(uint32_t type);
 const char *occl_op_name(uint32_t op);
@@ -392,7 +439,12 @@ static inline uint64_t occl_chunk_bytes(const occl_comm_t *c, const occl_plan_t 
 {
     return plan->flags & OCCL_PLAN_BULK ? 8 * c->chunk : c->chunk;
 }
-occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, occl_cached_plan_t **cp_p);
+/* hidden: some buffer cannot be reached by the peers */
+occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,
+                               occl_cached_plan_t **cp_p);
+/* Where the device finds a place in a user's buffer; how peers do. */
+uint64_t occl_coll_at(const occl_coll_t *coll, const void *p);
+int occl_coll_exported(const occl_coll_t *coll, const void *p, uint64_t *number_p, uint64_t *offset_p);
 
 /* wait.c: the caller holds the lock */
 int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient);

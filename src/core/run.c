@@ -31,13 +31,18 @@ occl_run_t *occl_run_new(void)
 
 void occl_run_ref(occl_run_t *r) { r->refs++; }
 
-static void run_free(occl_run_t *r)
+void occl_run_strip(occl_run_t *r, occl_comm_t *c)
 {
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    if (far) {
+        far->forget(c->dev, &r->dev);
+        far->free(c->dev, r->scratch_off, r->scratch_cap);
+    } else {
+        free(r->scratch);
+    }
     free(r->x);
     free(r->pools);
-    free(r->scratch);
     free(r->text);
-    free(r);
 }
 
 void occl_run_unref(occl_run_t *r)
@@ -49,10 +54,12 @@ void occl_run_unref(occl_run_t *r)
     if (r->cp)
         occl_plan_put(r->comm, r->cp);
     r->cp = NULL;
+    occl_tag_unbind(r);
     occl_comm_run_gone(r->comm);
     if (!r->embedded) {
         occl_comm_t *c = r->comm;
-        run_free(r);
+        occl_run_strip(r, c);
+        free(r);
         if (coll)
             occl_coll_unref(coll);
         else
@@ -121,25 +128,54 @@ void occl_pool_trim(occl_ctx_t *ctx)
 
 /* --- publish ------------------------------------------------------------------------------------------------------ */
 
+/* Channels without slots have the flags only. */
+uint64_t occl_mailbox_room(const occl_comm_t *c, uint32_t channel)
+{
+    return channel < c->slot_channels ? occl_mailbox_bytes(c->geo) : sizeof(occl_mailbox_t);
+}
+
+/* Sets every word of a mailbox on a far device that a peer writes to run n's base. */
+static void far_renew(const occl_comm_t *c, uint32_t ch, uint64_t off, uint64_t n)
+{
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    far->fill(c->dev, off, sizeof(uint64_t), 3, n << 32);
+    if (ch < c->slot_channels)
+        far->fill(c->dev, off + sizeof(occl_mailbox_t), c->geo.slot_bytes, 2 * c->geo.nslots, n << 32);
+}
+
 /* My mailbox for one peer and channel, made when first needed; false: no memory. */
 static int make_mailbox(occl_tag_t *t, uint32_t ch, uint32_t peer, uint64_t n)
 {
     uint32_t ix = ch * t->n + peer;
     occl_comm_t *c = t->comm;
-    uint64_t off, bytes = occl_mailbox_bytes(c->geo);
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    uint64_t off, bytes;
     if (OCCL_LIKELY(t->links[ix].rx != NULL))
         return 1;
-    off = occl_ctx_alloc(c->ctx, bytes);
+    bytes = occl_mailbox_room(c, ch);
+    off = far ? far->alloc(c->dev, bytes) : occl_ctx_alloc(c->ctx, bytes);
     if (!off)
         return 0;
-    t->links[ix].rx = occl_arena_at(c->ctx->arena, off);
+    t->links[ix].rx = (occl_mailbox_t *)(c->member[c->rank].dbase + off);
     /* Zero would be ahead of a run number beyond 2^31. */
-    t->links[ix].rx->sig = t->links[ix].rx->credit[0] = t->links[ix].rx->credit[1] = n << 32;
+    if (!far)
+        t->links[ix].rx->sig = t->links[ix].rx->credit[0] = t->links[ix].rx->credit[1] = n << 32;
+    else if (OCCL_UNLIKELY(n > (1u << 30)))
+        far_renew(c, ch, off, n);
     occl_store_release64(&t->blk->mbox[ix], off);
     t->bytes += bytes;
     c->tag_bytes += bytes;
     if (t->bytes > c->tag_bytes_max)
         c->tag_bytes_max = t->bytes;
+    return 1;
+}
+
+static int make_mailboxes_of(occl_run_t *r, const occl_plan_t *plan)
+{
+    for (uint32_t ch = 0; ch < plan->nchannels; ch++)
+        for (uint32_t i = 0; i < plan->npeers; i++)
+            if (!make_mailbox(r->tag, ch, plan->peers[i], r->n))
+                return 0;
     return 1;
 }
 
@@ -153,11 +189,10 @@ static int make_mailboxes(occl_run_t *r)
                 return 0;
         return 1;
     }
-    for (uint32_t ch = 0; ch < r->cp->plan->nchannels; ch++)
-        for (uint32_t i = 0; i < r->cp->plan->npeers; i++)
-            if (!make_mailbox(t, ch, r->cp->plan->peers[i], r->n))
-                return 0;
-    return 1;
+    if (!make_mailboxes_of(r, r->cp->plan))
+        return 0;
+    /* Some member's buffer may be hidden from its peers, and then this is the plan. */
+    return !r->coll->alt || make_mailboxes_of(r, r->coll->alt->plan);
 }
 
 /* The other ends; false: some peer has not made its mailbox yet. */
@@ -181,7 +216,7 @@ static int find_mailboxes(occl_run_t *r)
             off = occl_load_acquire64(&t->pblk[p]->mbox[ch * t->n + t->me]);
             if (!off)
                 return 0;
-            t->links[ix].tx = (occl_mailbox_t *)(m->base + off);
+            t->links[ix].tx = (occl_mailbox_t *)(m->dbase + off);
         }
     }
     return 1;
@@ -196,6 +231,10 @@ static void renew_mailboxes(occl_run_t *r)
         occl_mailbox_t *m = t->links[ix].rx;
         if (!m)
             continue;
+        if (t->comm->dev->ops->far) {
+            far_renew(t->comm, ix / t->n, (uint64_t)((unsigned char *)m - t->comm->member[t->comm->rank].dbase), r->n);
+            continue;
+        }
         occl_store_relaxed64(&m->sig, r->n << 32);
         occl_store_relaxed64(&m->credit[0], r->n << 32);
         occl_store_relaxed64(&m->credit[1], r->n << 32);
@@ -251,6 +290,12 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
         memcpy(&rec, &coll->wire, REC_WORDS * 8);
         rec.send = (uint64_t)(uintptr_t)coll->args.send;
         rec.recv = (uint64_t)(uintptr_t)coll->args.recv;
+        rec.send_number = rec.recv_number = 0;
+        if (t->comm->dev->ops->far) {
+            int all = occl_coll_exported(coll, coll->args.send, &rec.send_number, &rec.send);
+            if (!occl_coll_exported(coll, coll->args.recv, &rec.recv_number, &rec.recv) || !all)
+                flags |= REC_HIDDEN;
+        }
         rec.status = state == REC_ERROR ? r->failing : 0;
     } else {
         memset(&rec, 0, REC_WORDS * 8);
@@ -275,8 +320,8 @@ static void publish_failure(occl_run_t *r, occl_status_t why, char *text)
 
 static int early_allowed(const occl_run_t *r)
 {
-    const occl_ctx_t *ctx = r->comm->ctx;
-    return !r->gated && ctx->dev->outstanding < OCCL_TABLE_MAX && occl_list_empty(&ctx->waiting_room);
+    const occl_device_t *dev = r->comm->dev;
+    return !r->gated && dev->outstanding < dev->eager_room && occl_list_empty(&dev->waiting);
 }
 
 /* The run has become the head of its tag. */
@@ -304,7 +349,7 @@ void occl_run_publish(occl_run_t *r)
             r->gated = 1;
             renew_mailboxes(r);
         }
-        if (r->gated && (r->cp->plan->flags & OCCL_PLAN_SLOTS)) {
+        if (r->gated && (r->cp->plan->flags & OCCL_PLAN_SLOTS) && !t->comm->dev->ops->far) {
             take_pool(r);
             if (r->pool_off)
                 flags |= REC_POOL;
@@ -364,7 +409,58 @@ static occl_status_t open_message(occl_run_t *r)
                            (unsigned long long)room));
         return OCCL_ERR_TRUNCATE;
     }
-    return occl_plan_choose(t->comm, t, &a, sent, &r->cp);
+    return occl_plan_choose(t->comm, t, &a, sent, r->hidden, &r->cp);
+}
+
+/*
+ * Far device, an exposed plan: the members' buffers as this one's device sees them. 1: all are known, or the plan has become one
+ * that needs none; 0: not yet, the driver has to map one; -1: the run has failed.
+ */
+static int resolve_buffers(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_comm_t *c = t->comm;
+    const occl_device_far_ops_t *far = c->dev->ops->far;
+    int ready = 1;
+    for (uint32_t i = 0; i < t->n; i++) {
+        occl_record_t rec;
+        occl_member_t *m = &c->member[t->member[i]];
+        const char *why = "";
+        int a, b;
+        if (i == t->me) {
+            r->x[i] = occl_coll_at(r->coll, r->coll->args.send);
+            r->x[t->n + i] = occl_coll_at(r->coll, r->coll->args.recv);
+            continue;
+        }
+        occl_tag_opened_record(t, i, r->n, &rec);
+        a = far->resolve(c->dev, m->far, rec.send_number, rec.send, &r->x[i], &why);
+        b = far->resolve(c->dev, m->far, rec.recv_number, rec.recv, &r->x[t->n + i], &why);
+        if (a < 0 || b < 0) {
+            occl_run_break(r, OCCL_ERR_DEVICE, occl_text("a buffer of %.90s cannot be mapped: %.120s", m->name, why));
+            return -1;
+        }
+        ready &= a & b;
+    }
+    return ready;
+}
+
+/* Does some member have a buffer that the others cannot reach? */
+static int any_hidden(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    uint64_t number, offset;
+    occl_record_t rec;
+    if (!occl_coll_exported(r->coll, r->coll->args.send, &number, &offset) ||
+        !occl_coll_exported(r->coll, r->coll->args.recv, &number, &offset))
+        return 1;
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (i == t->me)
+            continue;
+        occl_tag_opened_record(t, i, r->n, &rec);
+        if (rec.flags & REC_HIDDEN)
+            return 1;
+    }
+    return 0;
 }
 
 /* All members have started the run with the same signature. */
@@ -378,7 +474,14 @@ void occl_run_open(occl_run_t *r)
     if (!occl_tag_recheck(t, r))
         return;
     OCCL_POINT(OPENED, ctx);
-    ctx->n_gates++;
+    if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL) && (!r->cp || (r->cp->plan->flags & OCCL_PLAN_EXPOSED)) && any_hidden(r)) {
+        r->hidden = 1;
+        if (r->cp) {
+            occl_plan_put(t->comm, r->cp);
+            r->cp = r->coll->alt;
+            r->cp->refs++;
+        }
+    }
     if (!r->cp) {
         occl_status_t s = open_message(r);
         if (s != OCCL_OK) {
@@ -398,7 +501,17 @@ void occl_run_open(occl_run_t *r)
             occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
             return;
         }
-        for (uint32_t i = 0; i < t->n; i++) {
+        if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL)) {
+            int ready = resolve_buffers(r);
+            if (ready < 0)
+                return;
+            if (!ready) { /* looked at again when nothing else moves, and by whoever waits for it */
+                occl_list_remove(&t->in_unchecked);
+                occl_list_push_back(&ctx->unchecked, &t->in_unchecked);
+                return;
+            }
+        }
+        for (uint32_t i = 0; i < t->n && !t->comm->dev->ops->far; i++) {
             occl_record_t rec;
             memset(&rec, 0, sizeof(rec));
             if (i != t->me)
@@ -408,8 +521,9 @@ void occl_run_open(occl_run_t *r)
         }
         d->xsend = r->x;
         d->xrecv = r->x + t->n;
-        d->via = t->via;
+        d->via = t->comm->dev->ops->far ? NULL : t->via;
     }
+    ctx->n_gates++;
     if (r->gated && (plan->flags & OCCL_PLAN_SLOTS)) {
         for (uint32_t i = 0; i < t->n && pool; i++) {
             occl_record_t rec;
@@ -440,17 +554,38 @@ void occl_run_open(occl_run_t *r)
 
 /* --- device ------------------------------------------------------------------------------------------------------- */
 
+/* Scratch of the run's first submission; false: no memory. What it has may be enough. */
+static int take_scratch(occl_run_t *r, uint64_t need)
+{
+    occl_device_t *dev = r->comm->dev;
+    const occl_device_far_ops_t *far = dev->ops->far;
+    if (need <= r->scratch_cap)
+        return 1;
+    if (far) {
+        far->free(dev, r->scratch_off, r->scratch_cap);
+        r->scratch_off = far->alloc(dev, need);
+        r->scratch = r->scratch_off ? r->comm->member[r->comm->rank].dbase + r->scratch_off : NULL;
+    } else {
+        free(r->scratch);
+        r->scratch = malloc(need);
+    }
+    r->scratch_cap = r->scratch ? need : 0;
+    return r->scratch != NULL;
+}
+
 /* Hands the run over, first time or again. Buffers and pool have been set before, by run_prepare and occl_run_open. */
 void occl_run_submit(occl_run_t *r)
 {
-    occl_ctx_t *ctx = r->comm->ctx;
+    occl_device_t *dev = r->comm->dev;
+    const occl_device_far_ops_t *far = dev->ops->far;
     occl_dev_run_t *d = &r->dev;
     const occl_plan_t *plan = r->cp->plan;
     uint32_t left = 0;
     /* Nobody overtakes those who wait for room: runs that are parked and come again would keep them out for ever, and the members may
        have others in their queues. */
-    if (OCCL_UNLIKELY(r->state != RUN_ROOM && (ctx->dev->outstanding >= OCCL_QUEUE_LEN || !occl_list_empty(&ctx->waiting_room)))) {
-        occl_list_push_back(&ctx->waiting_room, &r->in_room);
+    if (OCCL_UNLIKELY(r->state != RUN_ROOM && (dev->outstanding >= dev->room || !occl_list_empty(&dev->waiting) ||
+                                               (far && !far->place(dev, d))))) {
+        occl_list_push_back(&dev->waiting, &r->in_room);
         r->state = RUN_ROOM;
         return;
     }
@@ -461,6 +596,18 @@ void occl_run_submit(occl_run_t *r)
         d->links = r->tag->links;
         d->send = (unsigned char *)(uintptr_t)r->coll->args.send;
         d->recv = r->coll->args.recv;
+        if (OCCL_UNLIKELY(far != NULL)) {
+            const occl_coll_t *from = r->partner ? r->partner->coll : r->coll;
+            d->send = (unsigned char *)(uintptr_t)occl_coll_at(from, from->args.send);
+            d->recv = (unsigned char *)(uintptr_t)occl_coll_at(r->coll, r->coll->args.recv);
+            d->words = (uint16_t)r->cp->words;
+            if (!occl_tag_bind(r)) {
+                d->plan = NULL;
+                occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no device memory for a plan of %llu bytes",
+                                                               (unsigned long long)occl_plan_size(plan)));
+                return;
+            }
+        }
         if (!d->chunk) {
             if (plan->flags & OCCL_PLAN_SLOTS)
                 d->chunk = occl_slot_capacity(d->slot_bytes) / plan->elem_bytes;
@@ -470,15 +617,10 @@ void occl_run_submit(occl_run_t *r)
                 d->chunk = 1;
         }
         need = (uint64_t)plan->nchannels * plan->scratch_chunks * d->chunk * plan->elem_bytes;
-        if (need > r->scratch_cap) {
-            free(r->scratch);
-            r->scratch = malloc(need);
-            r->scratch_cap = r->scratch ? need : 0;
-            if (!r->scratch) {
-                d->plan = NULL;
-                occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
-                return;
-            }
+        if (!take_scratch(r, need)) {
+            d->plan = NULL;
+            occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for %llu bytes of scratch", (unsigned long long)need));
+            return;
         }
         d->scratch = r->scratch;
         for (ch = 0; ch < plan->nchannels; ch++)
@@ -493,16 +635,16 @@ void occl_run_submit(occl_run_t *r)
     r->state = RUN_DEVICE;
     /* The host device wakes peers after the run's first turn, also for the record that was just published. */
     d->st[0].posted = 1;
-    if (!ctx->dev->ops->caller_executes)
+    dev->ops->submit(dev, d);
+    if (!dev->ops->caller_executes)
         occl_tag_wake(r->tag);
-    ctx->dev->ops->submit(ctx->dev, d);
 }
 
 void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
 {
     occl_run_t *r = (occl_run_t *)dev;
     occl_tag_t *t = r->tag;
-    ctx->dev->outstanding--;
+    r->comm->dev->outstanding--;
     r->state = RUN_GATE;
     if (OCCL_UNLIKELY(r->failing != OCCL_OK)) {
         occl_status_t why = r->failing;
@@ -535,12 +677,34 @@ void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
     }
 }
 
+/* The device is lost: what it holds does not come back, and nothing can be started on it. */
+void occl_device_lost(occl_ctx_t *ctx, occl_device_t *dev)
+{
+    OCCL_LIST_EACH(c, cn, &ctx->comms, occl_comm_t, in_ctx) {
+        if (c->dev != dev)
+            continue;
+        occl_comm_ref(c);
+        OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active) {
+            occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
+            occl_tag_abandon(t);
+            occl_tag_wake(t);
+            if (r->state == RUN_DEVICE) {
+                dev->outstanding--;
+                r->state = RUN_GATE;
+                r->failing = OCCL_OK;
+            }
+            occl_tag_kill(t, OCCL_ERR_DEVICE, dev->broken);
+        }
+        occl_comm_unref(c);
+    }
+}
+
 /* --- end ---------------------------------------------------------------------------------------------------------- */
 
 /* Ends the run, now or when the device has given it back. Takes text. */
 void occl_run_fail(occl_run_t *r, occl_status_t status, char *text)
 {
-    if (r->failing != OCCL_OK || r->state == RUN_DRAIN || r->state == RUN_OVER) {
+    if (r->failing != OCCL_OK || r->state == RUN_DRAIN || r->state == RUN_OVER || r->state == RUN_COPY) {
         free(text);
         return;
     }
@@ -549,7 +713,7 @@ void occl_run_fail(occl_run_t *r, occl_status_t status, char *text)
         r->failing = status;
         free(r->text);
         r->text = text;
-        occl_store_relaxed32(&r->dev.drop, 1);
+        r->comm->dev->ops->drop(r->comm->dev, &r->dev);
         return;
     }
     occl_run_finish(r, status, text);
@@ -576,6 +740,18 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
     occl_coll_t *coll = coll_of(r);
     if (r->state == RUN_ROOM)
         occl_list_remove(&r->in_room);
+    if (OCCL_UNLIKELY(r->comm->dev->ops->far != NULL)) {
+        if (status == OCCL_OK && coll && coll->rbuf.bounce && !r->copied) {
+            r->state = RUN_COPY;
+            occl_list_push_back(&ctx->called, &r->in_called);
+            return;
+        }
+        r->comm->dev->ops->far->forget(r->comm->dev, &r->dev);
+        occl_tag_unbind(r);
+        if (r->partner)
+            occl_run_finish(r->partner, status, text ? occl_text("%s", text) : NULL);
+        r->partner = NULL;
+    }
     free(r->text);
     r->text = text;
     r->status = status;

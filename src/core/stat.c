@@ -5,14 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static uint64_t chan_sum(const occl_ctx_t *ctx, size_t member)
+/* Of all channels of a communicator's device, or of all devices. */
+static uint64_t chan_sum(const occl_ctx_t *ctx, const occl_comm_t *comm, size_t member)
 {
     uint64_t sum = 0;
-    for (uint32_t c = 0; c < ctx->dev->daemon->nchannels; c++)
-        sum += occl_load_relaxed64((const uint64_t *)((const char *)&ctx->dev->daemon->chan[c].stats + member));
+    occl_chan_stats_t one;
+    for (uint32_t i = 0; i <= ctx->nfar; i++) {
+        const occl_device_t *dev = i ? ctx->far[i - 1] : ctx->dev;
+        if (comm && comm->dev != dev)
+            continue;
+        dev->ops->stats(dev, &one);
+        sum += *(const uint64_t *)((const char *)&one + member);
+    }
     return sum;
 }
-#define CHAN(ctx, name) chan_sum(ctx, offsetof(occl_chan_stats_t, name))
+#define CHAN(name) chan_sum(ctx, comm, offsetof(occl_chan_stats_t, name))
+#define DEV(field) device_sum(ctx, comm, offsetof(occl_device_t, field))
+static uint64_t device_sum(const occl_ctx_t *ctx, const occl_comm_t *comm, size_t member)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i <= ctx->nfar; i++) {
+        const occl_device_t *dev = i ? ctx->far[i - 1] : ctx->dev;
+        if (!comm || comm->dev == dev)
+            sum += *(const uint64_t *)((const char *)dev + member);
+    }
+    return sum;
+}
 
 /* X(name, value with a communicator, value of the process) */
 #define STAT_TABLE(X)                                                        \
@@ -23,16 +41,16 @@ static uint64_t chan_sum(const occl_ctx_t *ctx, size_t member)
     X(tags, comm->tags.count, 0)                                             \
     X(tag_bytes, comm->tag_bytes, 0)                                         \
     X(tag_bytes_max, comm->tag_bytes_max, 0)                                 \
-    X(single_copy, (uint64_t)comm->cma, 0)                                   \
-    X(runs, CHAN(ctx, runs), CHAN(ctx, runs))                                \
-    X(preemptions, CHAN(ctx, preemptions), CHAN(ctx, preemptions))           \
-    X(parks, CHAN(ctx, parks), CHAN(ctx, parks))                             \
-    X(quits, CHAN(ctx, quits), CHAN(ctx, quits))                             \
-    X(polls, CHAN(ctx, polls), CHAN(ctx, polls))                             \
-    X(steps, CHAN(ctx, steps), CHAN(ctx, steps))                             \
-    X(launches, ctx->dev->launches, ctx->dev->launches)                      \
-    X(outstanding, ctx->dev->outstanding, ctx->dev->outstanding)             \
-    X(channels, ctx->dev->daemon->nchannels, ctx->dev->daemon->nchannels)    \
+    X(single_copy, (uint64_t)comm->exposed, 0)                                   \
+    X(runs, CHAN(runs), CHAN(runs))                                          \
+    X(preemptions, CHAN(preemptions), CHAN(preemptions))                     \
+    X(parks, CHAN(parks), CHAN(parks))                                       \
+    X(quits, CHAN(quits), CHAN(quits))                                       \
+    X(polls, CHAN(polls), CHAN(polls))                                       \
+    X(steps, CHAN(steps), CHAN(steps))                                       \
+    X(launches, DEV(launches), DEV(launches))                                \
+    X(outstanding, DEV(outstanding), DEV(outstanding))                       \
+    X(channels, comm->nchannels, ctx->dev->nchannels)                        \
     X(gates_opened, ctx->n_gates, ctx->n_gates)                              \
     X(gated_runs, ctx->n_gated, ctx->n_gated)                                \
     X(eager_runs, ctx->n_eager, ctx->n_eager)                                \
@@ -81,6 +99,7 @@ static const char *state_text(occl_run_state_t s)
                                         "ready, waiting for room on the device",
                                         "running",
                                         "done here, waiting to see that all members agree",
+                                        "done, being copied out of a bounce buffer",
                                         "failed, waiting for members to start it",
                                         "over"};
     return names[s];
@@ -93,7 +112,7 @@ void occl_comm_dump(occl_comm_t *c, void (*put)(void *state, const char *text), 
     occl_strbuf_init(&b);
     occl_ctx_lock(c->ctx);
     occl_strbuf_printf(&b, "%s: rank %d of %d, device %s, %llu runs pending, %llu on the device\n", c->name, c->rank, c->size,
-                       c->ctx->dev->ops->name, (unsigned long long)c->pending, (unsigned long long)c->ctx->dev->outstanding);
+                       c->dev->ops->name, (unsigned long long)c->pending, (unsigned long long)c->dev->outstanding);
     OCCL_LIST_EACH(t, tn, &c->active_tags, occl_tag_t, in_active) {
         occl_tag_check(t);
         OCCL_LIST_EACH(r, rn, &t->queue, occl_run_t, in_tag) {

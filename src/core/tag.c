@@ -28,15 +28,91 @@ const char *occl_tag_label(const occl_tag_t *t, char *buf, size_t len)
     return buf;
 }
 
+static void free_binding(occl_tag_t *t, occl_binding_t *b)
+{
+    t->comm->dev->ops->far->unbind(t->comm->dev, b->bound);
+    occl_plan_put(t->comm, b->cp);
+    free(b);
+}
+
+/* Room for one more: the oldest that nobody uses goes. False: no memory. */
+static int binding_room(occl_tag_t *t)
+{
+    void *p;
+    if (t->nbindings >= OCCL_BINDINGS) {
+        for (uint32_t i = 0; i < t->nbindings; i++) {
+            if (t->bindings[i]->users)
+                continue;
+            free_binding(t, t->bindings[i]);
+            t->nbindings--;
+            memmove(t->bindings + i, t->bindings + i + 1, (t->nbindings - i) * sizeof(*t->bindings));
+            break;
+        }
+    }
+    if (t->nbindings < t->bindings_cap)
+        return 1;
+    p = realloc(t->bindings, (t->bindings_cap + OCCL_BINDINGS) * sizeof(*t->bindings));
+    if (!p)
+        return 0;
+    t->bindings = p;
+    t->bindings_cap += OCCL_BINDINGS;
+    return 1;
+}
+
+int occl_tag_bind(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_device_t *dev = t->comm->dev;
+    const occl_plan_t *plan = r->cp->plan;
+    occl_binding_t *b = NULL;
+    occl_tag_unbind(r); /* of the plan that it turned out not to be */
+    for (uint32_t i = t->nbindings; i && !b; i--)
+        if (t->bindings[i - 1]->cp == r->cp)
+            b = t->bindings[i - 1];
+    if (OCCL_UNLIKELY(!b)) {
+        if (!binding_room(t) || !(b = calloc(1, sizeof(*b))))
+            return 0;
+        b->bound = dev->ops->far->bind(dev, plan, occl_plan_size(plan), t->links, plan->nchannels * t->n);
+        if (!b->bound) {
+            free(b);
+            return 0;
+        }
+        b->cp = r->cp;
+        b->cp->refs++;
+        t->bindings[t->nbindings++] = b;
+    }
+    b->users++;
+    r->binding = b;
+    r->dev.user = (uint64_t)(uintptr_t)b->bound;
+    return 1;
+}
+
+void occl_tag_unbind(occl_run_t *r)
+{
+    if (r->binding)
+        r->binding->users--;
+    r->binding = NULL;
+}
+
 /* Unpublished or never seen by anyone: frees everything. Else only when the communicator goes. */
 void occl_tag_free(occl_tag_t *t)
 {
     occl_ctx_t *ctx = t->comm->ctx;
     uint32_t nch = t->comm->nchannels;
+    occl_device_t *dev = t->comm->dev;
+    for (uint32_t i = 0; i < t->nbindings; i++)
+        free_binding(t, t->bindings[i]);
+    free(t->bindings);
     if (t->blk && t->links)
-        for (uint32_t i = 0; i < nch * t->n; i++)
-            if (t->blk->mbox[i])
-                (void)occl_arena_free(ctx->arena, t->blk->mbox[i], occl_mailbox_bytes(t->comm->geo));
+        for (uint32_t i = 0; i < nch * t->n; i++) {
+            uint64_t bytes = occl_mailbox_room(t->comm, i / t->n);
+            if (!t->blk->mbox[i])
+                continue;
+            if (dev->ops->far)
+                dev->ops->far->free(dev, t->blk->mbox[i], bytes);
+            else
+                (void)occl_arena_free(ctx->arena, t->blk->mbox[i], bytes);
+        }
     if (t->block_off)
         (void)occl_arena_free(ctx->arena, t->block_off, sizeof(occl_tagblk_t) + (uint64_t)nch * t->n * 8);
     free(t->member);

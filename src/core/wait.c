@@ -11,23 +11,65 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { NEWS_EVERY = 16, BUSY_NEWS_EVERY = 64, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000 };
+enum { NEWS_EVERY = 16, BUSY_NEWS_EVERY = 64, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000,
+       SLEEP_BUSY_NS = 50000 };
 
-static int drain(occl_ctx_t *ctx)
+/* The first that may go: all may, but on a far device those that have a place there when no other is free. */
+static occl_run_t *next_waiting(occl_device_t *dev)
+{
+    OCCL_LIST_EACH(r, next, &dev->waiting, occl_run_t, in_room) {
+        if (dev->ops->far && !dev->ops->far->place(dev, &r->dev))
+            continue;
+        occl_list_remove(&r->in_room);
+        return r;
+    }
+    return NULL;
+}
+
+static int drain(occl_ctx_t *ctx, occl_device_t *dev)
 {
     uint32_t what;
     occl_dev_run_t *d;
+    occl_run_t *r;
     int any = 0;
-    while ((d = occl_daemon_pop(ctx->dev->daemon, &what)) != NULL) {
+    while ((d = dev->ops->pop(dev, &what)) != NULL) {
         occl_device_event(ctx, d, what);
         any |= what != OCCL_CQ_PARKED; /* going round in circles is no progress */
     }
-    while (OCCL_UNLIKELY(!occl_list_empty(&ctx->waiting_room)) && ctx->dev->outstanding < OCCL_QUEUE_LEN) {
-        occl_run_t *r = OCCL_CONTAINER(occl_list_pop(&ctx->waiting_room), occl_run_t, in_room);
+    while (OCCL_UNLIKELY(!occl_list_empty(&dev->waiting)) && dev->outstanding < dev->room && (r = next_waiting(dev)) != NULL) {
         occl_run_submit(r);
         any = 1;
     }
     return any;
+}
+
+static int drive(occl_ctx_t *ctx, occl_device_t *dev, uint32_t patient, uint32_t news)
+{
+    int any;
+    if (!dev->outstanding)
+        return 0;
+    any = (int)dev->ops->poll(dev, patient, news);
+    any |= drain(ctx, dev);
+    if (OCCL_UNLIKELY(occl_load_relaxed32(&dev->wants) && __atomic_load_n(&dev->broken, __ATOMIC_ACQUIRE) != NULL))
+        occl_device_lost(ctx, dev);
+    return any;
+}
+
+static int drive_all(occl_ctx_t *ctx, uint32_t patient, uint32_t news)
+{
+    int any = drive(ctx, ctx->dev, patient, news);
+    for (uint32_t i = 0; OCCL_UNLIKELY(i < ctx->nfar); i++)
+        any |= drive(ctx, ctx->far[i], patient, news);
+    return any;
+}
+
+/* Completions may come that ring no bell. */
+static int busy(const occl_ctx_t *ctx)
+{
+    for (uint32_t i = 0; i < ctx->nfar; i++)
+        if (ctx->far[i]->outstanding && ctx->far[i]->ops->far->busy(ctx->far[i]))
+            return 1;
+    return 0;
 }
 
 /* Now and then, while something is pending: who waits for long, who has gone. */
@@ -50,21 +92,15 @@ void occl_ctx_look_round(occl_ctx_t *ctx, uint64_t now)
  */
 int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
 {
-    int any = 0;
+    int any = drive_all(ctx, patient, 0);
     uint32_t news = 0;
-    if (ctx->dev->outstanding) {
-        any = (int)ctx->dev->ops->poll(ctx->dev, patient, 0);
-        any |= drain(ctx);
-    }
     if (focus && (focus->state == RUN_GATE || focus->state == RUN_VERIFY)) {
         occl_run_state_t before = focus->state;
         occl_tag_check(focus->tag);
         if (focus->state != before) {
             any = 1;
-            if (focus->state == RUN_DEVICE) {
-                (void)ctx->dev->ops->poll(ctx->dev, patient, 1);
-                (void)drain(ctx);
-            }
+            if (focus->state == RUN_DEVICE)
+                (void)drive(ctx, focus->comm->dev, patient, 1);
         }
     }
     if (any) {
@@ -85,10 +121,8 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
     }
     OCCL_LIST_EACH(c, next, &ctx->active, occl_comm_t, in_active)
         news |= (uint32_t)occl_comm_read_news(c);
-    if (news && ctx->dev->outstanding) {
-        (void)ctx->dev->ops->poll(ctx->dev, patient, 1);
-        (void)drain(ctx);
-    }
+    if (news)
+        (void)drive_all(ctx, patient, 1);
     if (ctx->idle_passes % 1024 == 1)
         occl_ctx_look_round(ctx, occl_host_clock_ns());
     return any | (int)news;
@@ -140,12 +174,13 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
         moved = occl_ctx_progress(ctx, focus, phase == SPIN);
         if (phase == SLEEP) {
             if (!moved && !over(state) && occl_list_empty(&ctx->called)) {
+                int bounded = busy(ctx);
                 ctx->n_sleeps++;
                 occl_ctx_unlock(ctx);
                 if (ctx->wait_hook)
                     ctx->wait_hook(ctx->wait_hook_state);
                 OCCL_POINT(SLEEPING, ctx);
-                (void)occl_futex_wait(&ctx->sleeper->bell, seen, sleep);
+                (void)occl_futex_wait(&ctx->sleeper->bell, seen, bounded && sleep > SLEEP_BUSY_NS ? SLEEP_BUSY_NS : sleep);
                 occl_ctx_lock(ctx);
                 if (sleep < (ctx->wait_hook ? SLEEP_HOOK_NS : SLEEP_MAX_NS))
                     sleep *= 2;
@@ -157,6 +192,9 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             occl_ctx_unlock(ctx);
             occl_ctx_lock(ctx);
             moved = 1;
+        } else if (occl_ctx_wants(ctx)) {
+            occl_ctx_unlock(ctx);
+            occl_ctx_lock(ctx);
         }
         if (moved) {
             passes = 0;

@@ -84,8 +84,9 @@ void occl_daemon_push(occl_daemon_t *d, occl_dev_run_t *run)
     occl_store_release64(&d->sq.tail, tail + 1); /* the run's fields are seen by whoever acquires the tail */
 }
 
-occl_dev_run_t *occl_daemon_pop(occl_daemon_t *d, uint32_t *what_p)
+occl_dev_run_t *occl_daemon_pop(occl_device_t *dev, uint32_t *what_p)
 {
+    occl_daemon_t *d = dev->daemon;
     for (uint32_t c = 0; c < d->nchannels; c++) {
         occl_queue_t *q = &d->chan[c].cq;
         uint64_t e;
@@ -97,4 +98,29 @@ occl_dev_run_t *occl_daemon_pop(occl_daemon_t *d, uint32_t *what_p)
         return (occl_dev_run_t *)(uintptr_t)(e & ~OCCL_CQ_MASK);
     }
     return NULL;
+}
+
+void occl_daemon_drop(occl_device_t *dev, occl_dev_run_t *run)
+{
+    (void)dev;
+    occl_store_relaxed32(&run->drop, 1);
+}
+
+void occl_daemon_stats(const occl_device_t *dev, occl_chan_stats_t *sum_p)
+{
+    memset(sum_p, 0, sizeof(*sum_p));
+    for (uint32_t c = 0; c < dev->nchannels; c++) {
+        const uint64_t *from = (const uint64_t *)&dev->daemon->chan[c].stats;
+        uint64_t *to = (uint64_t *)sum_p;
+        for (size_t i = 0; i < sizeof(*sum_p) / sizeof(*to); i++)
+            to[i] += occl_load_relaxed64(from + i);
+    }
+}
+
+void occl_device_init(occl_device_t *dev, const occl_device_ops_t *ops)
+{
+    dev->ops = ops;
+    dev->room = OCCL_QUEUE_LEN;
+    dev->eager_room = OCCL_TABLE_MAX;
+    occl_list_init(&dev->waiting);
 }

@@ -1,22 +1,93 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device: where channels run. All calls are made under the context's lock, from any thread; none blocks on a peer.
- * No slot of the table is ever NULL.
+ * A device: where channels run. Calls are made under the context's lock, from any thread, unless they say otherwise; none
+ * blocks on a peer. No slot of a table is ever NULL.
  */
 #ifndef OCCL_SRC_DEVICE_DEVICE_H
 #define OCCL_SRC_DEVICE_DEVICE_H
 
+#include <stddef.h>
+
 #include "kernels/occl_dev_chan.h"
+#include "transport/arena.h"
 #include "util/env.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/status.h"
 
 typedef struct occl_device occl_device_t;
+typedef struct occl_bound occl_bound_t; /* a plan and its links as the device has them */
+typedef struct occl_far occl_far_t;     /* another process's memory on the device */
+
+/* How a process's memory on the device is reached; sent as bytes at attach. */
+typedef struct occl_far_desc {
+    unsigned char uuid[16];   /* of the GPU */
+    unsigned char handle[64]; /* of the region below */
+    uint64_t base, bytes;     /* where the owner has it */
+    uint64_t exports;         /* offset of the table of exported buffers in the owner's arena */
+    uint32_t channels;        /* that fit this GPU at once, all its processes together */
+    uint32_t pad;
+    char name[64];            /* for messages */
+} occl_far_desc_t;
+
+/* What a device knows of a user's buffer. */
+typedef struct occl_buffer {
+    uint64_t at;              /* where the device finds it */
+    uint64_t number, offset;  /* how the peers do: an entry of the table of exports, from its base on; 0: they cannot */
+    void *bounce;             /* the device cannot either: `at` is this copy of it, in memory that both address */
+    uint64_t bytes, room;     /* of the bounce buffer: in use, and in all */
+    uint64_t id;              /* of the allocation that it lies in */
+} occl_buffer_t;
+
+/*
+ * A device whose memory is not the processor's. Addresses of links, scratch and buffers are then the device's, and the core does
+ * not follow them. "No lock" calls go to the driver and may block for as long as another thread of the process is stuck in
+ * one of its calls (doc/cuda.md); nobody who makes progress may have to wait for whoever makes them.
+ */
+typedef struct occl_device_far_ops {
+    /* No lock. Does what wants doing (occl_device_t.wants); returns at once when another thread is at it. */
+    void (*service)(occl_device_t *dev);
+    /* Runs are being worked on: their completion rings no bell. */
+    int (*busy)(const occl_device_t *dev);
+
+    void (*describe)(const occl_device_t *dev, occl_far_desc_t *desc_p);
+    /* No lock. `arena`: where the owner's arena is mapped here; `mine`: it is this process. */
+    occl_status_t (*map)(occl_device_t *dev, const occl_far_desc_t *desc, const void *arena, int mine, occl_far_t **far_p,
+                         char *err, size_t errlen);
+    /* The mapping is kept until the daemon is out. */
+    void (*unmap)(occl_device_t *dev, occl_far_t *far);
+    unsigned char *(*base)(const occl_far_t *far);
+    /* A communicator's runs take so many channels. */
+    void (*reserve_channels)(occl_device_t *dev, uint32_t channels);
+
+    /* Zeroed memory: offset from the own base, or 0. */
+    uint64_t (*alloc)(occl_device_t *dev, uint64_t bytes);
+    void (*free)(occl_device_t *dev, uint64_t off, uint64_t bytes);
+    /* Sets `n` words, `stride` bytes apart, to value. A call to the driver under the lock: once in 2^30 runs. */
+    void (*fill)(occl_device_t *dev, uint64_t off, uint64_t stride, uint32_t n, uint64_t value);
+
+    /* Takes a plan with its links to the device; the next submission comes after it. NULL: no memory. */
+    occl_bound_t *(*bind)(occl_device_t *dev, const occl_plan_t *plan, size_t plan_bytes, const occl_link_t *links,
+                          uint32_t nlinks);
+    void (*unbind)(occl_device_t *dev, occl_bound_t *bound);
+    /* A place on the device for the run, if it has none yet: true when it may be submitted. Kept until it is reported (parked
+     * runs keep theirs), or forgotten. */
+    int (*place)(occl_device_t *dev, occl_dev_run_t *run);
+    void (*forget)(occl_device_t *dev, occl_dev_run_t *run);
+
+    /* No lock. Fills *b for a buffer, or brings up to date what it says. expose: peers shall reach it if they can. */
+    occl_status_t (*buffer)(occl_device_t *dev, const void *p, uint64_t bytes, int expose, occl_buffer_t *b, char *err,
+                            size_t errlen);
+    void (*buffer_free)(occl_device_t *dev, occl_buffer_t *b);
+    /* Where a peer's buffer is here. 1: known; 0: the service will find out; -1: it cannot be reached, *why says why. */
+    int (*resolve)(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, const char **why_p);
+} occl_device_far_ops_t;
 
 typedef struct occl_device_ops {
     const char *name;
-    /* max_ranks: the largest communicator so far; grows by occl_device_ops.reserve. */
-    occl_status_t (*create)(const occl_env_t *env, const occl_logger_t *log, occl_device_t **dev_p, char *err, size_t errlen);
+    /* `arena`: the process's, for what peers shall read. */
+    occl_status_t (*create)(const occl_env_t *env, const occl_logger_t *log, occl_arena_t *arena, occl_device_t **dev_p, char *err,
+                            size_t errlen);
     /* No run is outstanding. */
     void (*destroy)(occl_device_t *dev);
     /* Communicators of so many ranks will come. */
@@ -27,20 +98,41 @@ typedef struct occl_device_ops {
      * which left work behind is launched again. `news`: something arrived that a blocked run may have waited for. Returns
      * whether anything moved. */
     uint32_t (*poll)(occl_device_t *dev, uint32_t patient, uint32_t news);
+    /* Withdraw a run that is submitted and not reported, at its next blocked step. Once. */
+    void (*drop)(occl_device_t *dev, occl_dev_run_t *run);
+    /* The next completion, or NULL, and what happened (OCCL_DONE, OCCL_CQ_PARKED, ...). */
+    occl_dev_run_t *(*pop)(occl_device_t *dev, uint32_t *what_p);
+    /* Adds up all channels. */
+    void (*stats)(const occl_device_t *dev, occl_chan_stats_t *sum_p);
     /* True when posts are made by the calling thread itself, and peers woken by it (host device). */
     int caller_executes;
+    const occl_device_far_ops_t *far; /* NULL: memory is the processor's own */
 } occl_device_ops_t;
 
 struct occl_device {
     const occl_device_ops_t *ops;
-    occl_daemon_t *daemon;
+    occl_daemon_t *daemon; /* where the processor can address it, else NULL */
+    uint32_t nchannels;
+    int ordinal;           /* of the GPU */
+    uint32_t room;         /* runs that may be outstanding */
+    uint32_t eager_room;   /* the same, for runs whose peers may not be there */
+    uint32_t wants;        /* far: the service has something to do; relaxed */
     uint64_t outstanding;  /* submitted and not yet reported */
     uint64_t launches, relaunches;
+    occl_list_t waiting;   /* the core's: runs that found no room */
+    char *broken;          /* the device has failed: why. Nothing that is outstanding comes back */
 };
 
 extern const occl_device_ops_t occl_device_host;
 #if defined(OCCL_EMU) && OCCL_EMU
 extern const occl_device_ops_t occl_device_emu;
+#endif
+#if defined(OCCL_HAVE_CUDA_DEVICE) && OCCL_HAVE_CUDA_DEVICE
+extern const occl_device_ops_t occl_device_cuda;
+/* Whether the calling thread uses CUDA already: it has a current context. Initialises nothing. */
+int occl_cuda_in_use(void);
+/* The calling thread's current device; initialises CUDA. -1: none, and why. */
+int occl_cuda_current(char *err, size_t errlen);
 #endif
 
 /* Shared by devices whose queues the processor can address. */
@@ -49,7 +141,10 @@ occl_status_t occl_daemon_create(const occl_env_t *env, uint32_t nchannels, occl
 occl_status_t occl_daemon_reserve(occl_daemon_t *d, uint32_t ranks);
 void occl_daemon_destroy(occl_daemon_t *d);
 void occl_daemon_push(occl_daemon_t *d, occl_dev_run_t *run);
-/* Next completion of any channel: the run and what happened (OCCL_DONE, OCCL_CQ_PARKED, ...), or NULL. */
-occl_dev_run_t *occl_daemon_pop(occl_daemon_t *d, uint32_t *what_p);
+occl_dev_run_t *occl_daemon_pop(occl_device_t *dev, uint32_t *what_p);
+void occl_daemon_drop(occl_device_t *dev, occl_dev_run_t *run);
+void occl_daemon_stats(const occl_device_t *dev, occl_chan_stats_t *sum_p);
+/* The fields that every device has; nchannels is set. */
+void occl_device_init(occl_device_t *dev, const occl_device_ops_t *ops);
 
 #endif

@@ -338,17 +338,22 @@ static void emu_destroy(occl_device_t *dev)
     free(e);
 }
 
-static occl_status_t emu_create(const occl_env_t *env, const occl_logger_t *log, occl_device_t **dev_p, char *err, size_t errlen)
+static occl_status_t emu_create(const occl_env_t *env, const occl_logger_t *log, occl_arena_t *arena, occl_device_t **dev_p,
+                                char *err, size_t errlen)
 {
     emu_t *e = calloc(1, sizeof(*e));
     uint32_t n = (uint32_t)env->max_channels;
     (void)log;
+    (void)arena;
     if (!e)
         goto nothing;
     if (n > OCCL_CHANNELS_MAX)
         n = OCCL_CHANNELS_MAX;
+    if (n == 0)
+        n = 1;
     occl_list_init(&e->in_gpu);
-    e->pub.ops = &occl_device_emu;
+    e->pub.nchannels = n;
+    occl_device_init(&e->pub, &occl_device_emu);
     e->lanes = (uint32_t)env->emu_lanes;
     e->chaos = (uint32_t)env->emu_chaos;
     e->delay = RELAUNCH_MIN_NS;
@@ -483,6 +488,9 @@ const occl_device_ops_t occl_device_emu = {
     .reserve = emu_reserve,
     .submit = emu_submit,
     .poll = emu_poll,
+    .drop = occl_daemon_drop,
+    .pop = occl_daemon_pop,
+    .stats = occl_daemon_stats,
     .caller_executes = 0,
 };
 

@@ -9,11 +9,12 @@
 
 #include "kernels/daemon.h"
 
-static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log, occl_device_t **dev_p, char *err,
-                                 size_t errlen)
+static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log, occl_arena_t *arena, occl_device_t **dev_p,
+                                 char *err, size_t errlen)
 {
     occl_device_t *dev = calloc(1, sizeof(*dev));
     (void)log;
+    (void)arena;
     if (!dev || occl_daemon_create(env, 1, &dev->daemon) != OCCL_OK) {
         free(dev);
         if (errlen)
@@ -25,7 +26,8 @@ static occl_status_t host_create(const occl_env_t *env, const occl_logger_t *log
         dev->daemon->conf.stick_max_ns = 2000;
     dev->daemon->conf.min_polls = 4;
     dev->daemon->conf.max_steps = 16; /* of up to 8 * OCCL_CHUNK: 1.5 ms, and mostly much less */
-    dev->ops = &occl_device_host;
+    dev->nchannels = 1;
+    occl_device_init(dev, &occl_device_host);
     *dev_p = dev;
     return OCCL_OK;
 }
@@ -57,5 +59,8 @@ const occl_device_ops_t occl_device_host = {
     .reserve = host_reserve,
     .submit = host_submit,
     .poll = host_poll,
+    .drop = occl_daemon_drop,
+    .pop = occl_daemon_pop,
+    .stats = occl_daemon_stats,
     .caller_executes = 1,
 };

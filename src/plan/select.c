@@ -62,9 +62,32 @@ static const char *const table[] = {
     "sendrecv:direct",
 };
 
+/*
+ * Before it, on a device that loads and stores its peers' buffers: what is small goes as words through slots and needs no gate, the
+ * rest from buffer to buffer.
+ */
+static const char *const far_table[] = {
+    "allreduce:oneshot/slots bytes=2K ranks=16",
+    "allreduce:push/exposed",
+    "reduce:oneshot/slots bytes=2K ranks=16",
+    "bcast:direct/slots bytes=2K",
+    "bcast:direct/exposed",
+    "allgather:oneshot/slots bytes=2K ranks=32",
+    "alltoall:oneshot/slots bytes=2K ranks=32",
+    "reduce_scatter_block:oneshot/slots bytes=2K ranks=32",
+    "gather:direct/slots bytes=2K",
+    "scatter:direct/slots bytes=2K",
+    "sendrecv:direct/slots bytes=2K",
+};
+
 const char *occl_plan_rule(int i)
 {
     return i >= 0 && (size_t)i < sizeof table / sizeof *table ? table[i] : NULL;
+}
+
+const char *occl_plan_far_rule(int i)
+{
+    return i >= 0 && (size_t)i < sizeof far_table / sizeof *far_table ? far_table[i] : NULL;
 }
 
 typedef struct range {
@@ -303,17 +326,24 @@ static int match(const occl_select_t *in, const rule_t *r, occl_choice_t *choice
 }
 
 /* The built-in table, parsed once: nonblocking starts ask every time. */
-static rule_t parsed[sizeof table / sizeof *table];
-static size_t nparsed;
+static rule_t parsed[sizeof table / sizeof *table], far_parsed[sizeof far_table / sizeof *far_table];
+static size_t nparsed, nfar_parsed;
 static pthread_once_t parsed_once = PTHREAD_ONCE_INIT;
 
-static void parse_table(void)
+static size_t parse_table(const char *const *from, size_t n, rule_t *to)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        text_t t = {.at = table[i]};
-        if (parse_rule(&t, &parsed[nparsed]))
-            nparsed++;
+    size_t got = 0;
+    for (size_t i = 0; i < n; i++) {
+        text_t t = {.at = from[i]};
+        got += (size_t)parse_rule(&t, &to[got]);
     }
+    return got;
+}
+
+static void parse_tables(void)
+{
+    nparsed = parse_table(table, sizeof table / sizeof *table, parsed);
+    nfar_parsed = parse_table(far_table, sizeof far_table / sizeof *far_table, far_parsed);
 }
 
 occl_status_t occl_plan_select(const occl_select_t *in, occl_choice_t *choice_p)
@@ -328,7 +358,10 @@ occl_status_t occl_plan_select(const occl_select_t *in, occl_choice_t *choice_p)
         if (match(in, &r, choice_p))
             return OCCL_OK;
     }
-    pthread_once(&parsed_once, parse_table);
+    pthread_once(&parsed_once, parse_tables);
+    for (size_t i = 0; in->far && i < nfar_parsed; i++)
+        if (match(in, &far_parsed[i], choice_p))
+            return OCCL_OK;
     for (size_t i = 0; i < nparsed; i++)
         if (match(in, &parsed[i], choice_p))
             return OCCL_OK;

@@ -24,6 +24,7 @@ typedef struct occl_select {
     uint64_t count;          /* as in occl_plan_args_t */
     int in_place;            /* of alltoall only, where all ranks must agree on it; ignored elsewhere */
     /* agreed at attach */
+    int far;                 /* a device that loads and stores the peers' buffers as they stand */
     int exposed;             /* all members can reach each other's buffers */
     uint64_t eager_max;      /* OCCL_EAGER_MAX */
     uint64_t direct_min;     /* OCCL_DIRECT_MIN */
@@ -47,5 +48,7 @@ occl_status_t occl_plan_check_rules(const char *rules, char *err, size_t errlen)
 
 /* The i-th built-in rule, or NULL. */
 const char *occl_plan_rule(int i);
+/* The same of the table that goes before it on a far device. */
+const char *occl_plan_far_rule(int i);
 
 #endif
