@@ -34,6 +34,8 @@ extern "C" __global__ void __launch_bounds__(OCCL_LANES_MAX, 1) occl_k_daemon(oc
     occl_dev_daemon(l, home, d, ch, launch);
     occl_sync(l);
     occl_copy_words(l, ch_home, chan_words, chan_bytes);
+    if (occl_lane(l) < sizeof(ch->stats) / 8)
+        occl_store_relaxed64((uint64_t *)&d->front->stats[ch->index] + occl_lane(l), ((uint64_t *)&ch->stats)[occl_lane(l)]);
     if (ch->index == 0 && occl_lane(l) == 0)
         home->taken = d->taken;
 }

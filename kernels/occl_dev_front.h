@@ -27,6 +27,8 @@
  *   word 0   the run's address in device memory | channels that have not finished it (6 bits; 0: withdraw the run) | the
  *            plan's channels (6 bits) | OCCL_SUB_FAR | OCCL_SUB_FRESH: it was not submitted before
  *   word 7   the plan (`via` is 0 on such a device)
+ * A submission with no channels left and some of the plan's is a load: so many words (2) from mapped memory (1) to the address of
+ * word 0, done when the next submission is looked at.
  * FAR: words 16 and 17 are the mapped address and number of the words that go to xsend on.
  */
 #define OCCL_SUB_LEFT 63ull
@@ -48,6 +50,8 @@ typedef struct occl_done {
 typedef struct occl_front {
     uint64_t quit;    /* leader's last store of a launch: launch << 32 | low half of the submissions taken */
     uint64_t pad0[15];
+    occl_chan_stats_t stats[OCCL_CHANNELS_MAX]; /* as they were when the channel last left */
+    uint64_t pad1[16 - 6 * OCCL_CHANNELS_MAX % 16];
     occl_sub_t sub[OCCL_QUEUE_LEN];
     occl_done_t done[OCCL_CHANNELS_MAX][OCCL_QUEUE_LEN];
 } occl_front_t;
@@ -189,8 +193,25 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
     head = cache->first;
     r = *run_p = (occl_dev_run_t *)(uintptr_t)(head & OCCL_SUB_ADDRESS);
     if (!(head & OCCL_SUB_LEFT)) {
-        if (lane == 0)
-            occl_store_relaxed32(&r->drop, 1);
+        const uint64_t *from;
+        uint64_t words, k;
+        if (!(head >> OCCL_SUB_CHANNELS_AT & 63)) {
+            if (lane == 0)
+                occl_store_relaxed32(&r->drop, 1);
+            return head;
+        }
+        OCCL_ROLLED
+        for (i = lane; i < 3; i += n) {
+            if (n < OCCL_SUB_WORDS)
+                (void)occl_front_word(occl_front_sub(d, number), i, (uint32_t)number, &w);
+            cache->run.near[i] = w;
+        }
+        occl_sync(l);
+        from = (const uint64_t *)(uintptr_t)cache->run.near[1];
+        words = cache->run.near[2];
+        OCCL_ROLLED
+        for (k = occl_lane(l); k < words; k += n)
+            ((uint64_t *)r)[k] = occl_load_relaxed64(from + k);
         return head;
     }
     OCCL_ROLLED
@@ -204,6 +225,12 @@ OCCL_FN uint64_t occl_front_take(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *
     if (lane == 0) {
         r->drop = 0;
         r->left = (uint32_t)(head & OCCL_SUB_LEFT);
+        if (!(head & OCCL_SUB_FRESH)) {
+            /* Parked, and here again: those that were through with it are not asked again. */
+            OCCL_ROLLED
+            for (i = 0; i < (uint32_t)(head >> OCCL_SUB_CHANNELS_AT & 63); i++)
+                r->left -= r->st[i].over != 0;
+        }
         r->parked = r->failed = 0;
         if (!(head & OCCL_SUB_FAR) && (head & OCCL_SUB_FRESH))
             cache->raw = r;

@@ -40,7 +40,8 @@ occl_core_files += src/plan/oneshot.c src/plan/twoshot.c src/plan/direct.c src/p
 occl_core_files += src/plan/pairwise.c src/plan/dissemination.c src/plan/push.c
 
 # device: where channels run
-occl_cuda_files += src/device/cuda.c src/device/cuda.h
+occl_cuda_files += src/device/cuda.c src/device/cuda.h src/device/cuda_device.c \
+	src/transport/cuda_ipc.c src/transport/cuda_ipc.h
 occl_core_files += src/device/device.h src/device/daemon.c src/device/host.c src/device/emu.h src/device/emu.c
 
 # progress: the helper thread

@@ -123,6 +123,23 @@ static int helper_waiters(void *state)
     return (int)occl_load_relaxed32(&ctx->waiters);
 }
 
+/* What the application frees on a GPU is mapped by the peers, who shall let it go. */
+static uint64_t helper_upkeep(void *state)
+{
+    enum { EVERY_NS = 250000000 };
+    occl_ctx_t *ctx = state;
+    uint32_t n = __atomic_load_n(&ctx->nfar, __ATOMIC_ACQUIRE);
+    int any = 0;
+    for (uint32_t i = 0; i < n; i++)
+        ctx->far[i]->ops->far->scan(ctx->far[i]);
+    if (n && occl_trylock(&ctx->lock)) {
+        for (uint32_t i = 0; i < n; i++)
+            any |= ctx->far[i]->ops->far->idle(ctx->far[i]);
+        occl_ctx_unlock(ctx);
+    }
+    return any || n ? EVERY_NS : OCCL_INF;
+}
+
 /* Announce (1) or take back (0) that a thread of ours is about to sleep on the bell. */
 static void helper_announce(void *state, int sleeping)
 {
@@ -177,7 +194,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     if (s != OCCL_OK)
         goto fail;
     if (ctx->env.helper) {
-        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce};
+        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce, helper_upkeep};
         s = occl_helper_create(&hops, ctx, &ctx->sleeper->bell, ctx->env.helper_cpu, occl_topo_current_cpu(), &ctx->log,
                                &ctx->helper, err, errlen);
         if (s != OCCL_OK)

@@ -47,6 +47,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
                              const occl_sched_conf_t *conf, occl_cuda_t *cu)
 {
     struct cudaFuncAttributes attr;
+    static struct cudaDeviceProp prop; /* a kilobyte, and the same for all */
     occl_daemon_t d;
     occl_chan_t ch;
     occl_status_t s = OCCL_OK;
@@ -63,7 +64,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
         return OCCL_ERR_UNSUPPORTED;
     }
     cu->device = device;
-    cu->nchannels = nchannels;
+    cu->nchannels = cu->grid = nchannels;
     cu->lanes = lanes;
     cu->cluster = cluster ? cluster : 1;
     was = enter(cu);
@@ -76,6 +77,11 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     DO(cudaFuncGetAttributes(&attr, (const void *)occl_k_daemon), "loading the kernel")
     DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
     DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
+    DO(cudaStreamCreateWithFlags((cudaStream_t *)&cu->side, cudaStreamNonBlocking), "stream")
+    DO(cudaGetDeviceProperties(&prop, device), "properties")
+    memcpy(cu->uuid, &prop.uuid, sizeof(cu->uuid));
+    (void)snprintf(cu->name, sizeof(cu->name), "%.63s", prop.name);
+    cu->processors = (uint32_t)prop.multiProcessorCount;
     DO(cudaHostAlloc((void **)&cu->front, sizeof(*cu->front), cudaHostAllocMapped | cudaHostAllocPortable), "front")
     memset(cu->front, 0, sizeof(*cu->front));
     DO(alloc_zeroed((void **)&cu->daemon, sizeof(d), cu->stream), "daemon")
@@ -103,9 +109,67 @@ out:
     return s;
 }
 
+int occl_cuda_current(char *err, size_t errlen)
+{
+    int count = 0, device = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaSuccess && count == 0)
+        e = cudaErrorNoDevice;
+    if (e == cudaSuccess)
+        e = cudaGetDevice(&device);
+    if (e == cudaSuccess)
+        return device;
+    (void)snprintf(err, errlen, "no GPU: %s", cudaGetErrorString(e));
+    (void)cudaGetLastError();
+    return -1;
+}
+
+void occl_cuda_quiet(occl_cuda_t *cu)
+{
+    int was = enter(cu);
+    if (cu->stream)
+        (void)cudaStreamSynchronize((cudaStream_t)cu->stream);
+    leave(was);
+}
+
+occl_status_t occl_cuda_export(occl_cuda_t *cu, void *p, unsigned char handle[64])
+{
+    int was = enter(cu);
+    cudaIpcMemHandle_t h;
+    cudaError_t e = cudaIpcGetMemHandle(&h, p);
+    leave(was);
+    memcpy(handle, &h, 64);
+    return e == cudaSuccess ? OCCL_OK : failed(cu, e, "exporting memory");
+}
+
+occl_status_t occl_cuda_zero(occl_cuda_t *cu, void *p, size_t bytes, int done)
+{
+    int was = enter(cu);
+    cudaError_t e = cudaMemsetAsync(p, 0, bytes, (cudaStream_t)cu->side);
+    if (e == cudaSuccess && done)
+        e = cudaStreamSynchronize((cudaStream_t)cu->side);
+    leave(was);
+    return e == cudaSuccess ? OCCL_OK : failed(cu, e, "zeroing memory");
+}
+
+occl_status_t occl_cuda_fill(occl_cuda_t *cu, void *p, size_t stride, uint32_t n, uint64_t value)
+{
+    int was = enter(cu);
+    cudaError_t e = cudaSuccess;
+    for (uint32_t i = 0; i < n && e == cudaSuccess; i++)
+        e = cudaMemcpyAsync((char *)p + i * stride, &value, sizeof(value), cudaMemcpyHostToDevice, (cudaStream_t)cu->side);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize((cudaStream_t)cu->side);
+    leave(was);
+    return e == cudaSuccess ? OCCL_OK : failed(cu, e, "setting flags");
+}
+
 void occl_cuda_close(occl_cuda_t *cu)
 {
     int was = enter(cu);
+    if (cu->side)
+        (void)cudaStreamDestroy((cudaStream_t)cu->side);
+    cu->side = NULL;
     if (cu->stream) {
         (void)cudaStreamSynchronize((cudaStream_t)cu->stream);
         (void)cudaStreamDestroy((cudaStream_t)cu->stream);
@@ -210,6 +274,12 @@ void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint
 
 void occl_cuda_drop(occl_cuda_t *cu, uint64_t at) { occl_front_put(cu->front, ++cu->submitted, &at, 1); }
 
+void occl_cuda_load(occl_cuda_t *cu, uint64_t to, const void *mapped, uint64_t words)
+{
+    uint64_t w[3] = {to | 1ull << OCCL_SUB_CHANNELS_AT, (uint64_t)(uintptr_t)mapped, words};
+    occl_front_put(cu->front, ++cu->submitted, w, 3);
+}
+
 uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p)
 {
     for (uint32_t c = 0; c < cu->nchannels; c++) {
@@ -241,7 +311,7 @@ occl_status_t occl_cuda_launch(occl_cuda_t *cu)
     cudaError_t e;
     memset(&c, 0, sizeof(c));
     memset(a, 0, sizeof(a));
-    c.gridDim.x = cu->nchannels;
+    c.gridDim.x = cu->grid;
     c.blockDim.x = cu->lanes;
     c.gridDim.y = c.gridDim.z = c.blockDim.y = c.blockDim.z = 1;
     c.stream = (cudaStream_t)cu->stream;

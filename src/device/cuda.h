@@ -19,11 +19,16 @@
 typedef struct occl_cuda {
     int device;
     uint32_t nchannels, lanes, cluster;
+    uint32_t grid;              /* channels of the next launch; at most nchannels */
     occl_daemon_t *daemon;      /* device memory */
     occl_chan_t *chan;          /* device memory [nchannels] */
     const void **srcs;          /* device memory */
     occl_front_t *front;        /* mapped host memory, the same address on both sides */
     void *stream;               /* cudaStream_t */
+    void *side;                 /* cudaStream_t for what may not wait for the daemon */
+    unsigned char uuid[16];
+    char name[64];
+    uint32_t processors;        /* SMs */
     uint64_t submitted, launches;
     uint64_t got[OCCL_CHANNELS_MAX];
     char error[200];
@@ -35,12 +40,20 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
 /* The daemon is out, or leaves within its residence. */
 void occl_cuda_close(occl_cuda_t *cu);
 
+/* Waits until the daemon has left. */
+void occl_cuda_quiet(occl_cuda_t *cu);
+
 /* Device memory of the daemon's GPU, zeroed; copies are done when these return. */
 void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes);
 void occl_cuda_free(occl_cuda_t *cu, void *p);
 /* Host memory that the device can address, at the same address; zeroed. */
 void *occl_cuda_alloc_mapped(occl_cuda_t *cu, size_t bytes);
 void occl_cuda_free_mapped(occl_cuda_t *cu, void *p);
+/* An IPC handle of what occl_cuda_alloc gave. */
+occl_status_t occl_cuda_export(occl_cuda_t *cu, void *p, unsigned char handle[64]);
+/* Beside the daemon, from any thread: zeroes, and if `done` returns when that and all before it has been done; sets n words. */
+occl_status_t occl_cuda_zero(occl_cuda_t *cu, void *p, size_t bytes, int done);
+occl_status_t occl_cuda_fill(occl_cuda_t *cu, void *p, size_t stride, uint32_t n, uint64_t value);
 occl_status_t occl_cuda_upload(occl_cuda_t *cu, void *dev, const void *host, size_t bytes);
 occl_status_t occl_cuda_download(occl_cuda_t *cu, void *host, const void *dev, size_t bytes);
 
@@ -53,6 +66,8 @@ void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint
                    uint32_t nranks, const uint64_t *x, uint64_t far_x);
 /* Withdraws it at its next blocked step. Comes after the submission, and before the next one of the same place. */
 void occl_cuda_drop(occl_cuda_t *cu, uint64_t at);
+/* Copies `words` of 8 bytes from mapped memory to device memory before the next submission is looked at. */
+void occl_cuda_load(occl_cuda_t *cu, uint64_t to, const void *mapped, uint64_t words);
 /* The next completion: address of the run in device memory, or 0. */
 uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p);
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "kernels/occl_dev_chan.h"
+#include "plan/plan.h"
 #include "transport/arena.h"
 #include "util/env.h"
 #include "util/list.h"
@@ -49,6 +50,10 @@ typedef struct occl_device_far_ops {
     void (*service)(occl_device_t *dev);
     /* Runs are being worked on: their completion rings no bell. */
     int (*busy)(const occl_device_t *dev);
+    /* A few times a second, under the lock: lets go what peers have freed. True as long as there is anything to look after. */
+    int (*idle)(occl_device_t *dev);
+    /* The same, no lock: lets the peers know what has been freed here. */
+    void (*scan)(occl_device_t *dev);
 
     void (*describe)(const occl_device_t *dev, occl_far_desc_t *desc_p);
     /* No lock. `arena`: where the owner's arena is mapped here; `mine`: it is this process. */

@@ -38,10 +38,11 @@ static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOM
 static void sleep_idle(impl_t *h)
 {
     uint32_t seen = bell_value(h);
+    uint64_t again = h->ops->upkeep(h->state);
     __atomic_store_n(&h->pub.idle, 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see occl_helper_kick */
     if (!h->ops->pending(h->state) && !stopped(h))
-        (void)occl_futex_wait(h->pub.bell, seen, UINT64_MAX);
+        (void)occl_futex_wait(h->pub.bell, seen, again);
     __atomic_store_n(&h->pub.idle, 0, __ATOMIC_RELAXED);
 }
 

@@ -519,7 +519,7 @@ static uint64_t arena_alloc_locked(occl_arena_t *a, uint64_t size, uint64_t alig
         return 0;
     }
     end = offset + size;
-    if (offset < a->fresh)
+    if (offset < a->fresh && !(a->flags & OCCL_ARENA_OFFSETS))
         memset(a->base + offset, 0, (end < a->fresh ? end : a->fresh) - offset);
     if (a->top > a->fresh)
         a->fresh = a->top;

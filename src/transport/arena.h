@@ -31,6 +31,8 @@ typedef struct occl_peer occl_peer_t;
 enum {
     OCCL_ARENA_PRIVATE = 1,  /* ranks are threads: anonymous memory */
     OCCL_ARENA_NO_MEMFD = 2, /* as if memfd_create were missing: shm_open, unlinked at once */
+    OCCL_ARENA_OFFSETS = 8,  /* the memory is elsewhere (a GPU's): address space that nobody touches; with PRIVATE. What
+                                alloc hands out is not zeroed */
     OCCL_ARENA_NAMED = 4     /* shm_open, the name stays until occl_arena_unlink: for peers that may
                                 not open /proc/PID/fd */
 };

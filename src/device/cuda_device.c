@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * CUDA as a device of the core: places for runs, plans and links in device memory, when to launch, and what the driver has to do
+ * without the context's lock (service).
+ *
+ * Memory of a device. One region, exported at attach: the peers' links lie in it (they write there), our plans, and scratch. It is
+ * handed out by an arena that has no memory of its own. What is given back is zeroed by the service before it is used again.
+ *
+ * A run has a place (twin) in device memory from its first submission until it is reported for good; the host's view knows its
+ * number (near[0]), and the completion names its address.
+ *
+ * Launches. Who finds that the daemon is out and has work says so (want_launch, under the context's lock); the service launches. In
+ * between, and until the number of launches is known, `launching` keeps everybody else from deciding anything.
+ */
+#define _GNU_SOURCE 1 /* RTLD_NOLOAD */
+#include "device/cuda.h"
+#include "device/device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/cuda_ipc.h"
+#include "util/clock.h"
+#include "util/lock.h"
+
+enum {
+    TWINS = 8192,
+    TWINS_FOR_GATED = TWINS / 2, /* runs that wait for peers may park, and keep theirs: they get half */
+    ROOM = 256,
+    SUBMISSIONS = OCCL_QUEUE_LEN - 8,
+    STAGE_BYTES = 8 << 20,       /* plans on their way to the device */
+    MAX_RANKS = 1024,
+    RELAUNCH_MIN_NS = 50000,
+    RELAUNCH_MAX_NS = 20000000,
+    SCAN_NS = 200000000
+};
+
+struct occl_bound {
+    uint64_t off, bytes;         /* in the region: plan, then links */
+    uint64_t plan, links, serial;
+};
+
+typedef struct twin {
+    occl_dev_run_t *run;         /* NULL: free */
+    uint64_t number;             /* of its last submission */
+    uint64_t x_off, x_bytes;     /* addresses of more peers than travel with a submission */
+    int fresh;
+} twin_t;
+
+typedef struct dirty {
+    struct dirty *next;
+    uint64_t off, bytes;
+} dirty_t;
+
+/* A part of the stage that the device still reads: until submission `number` has been taken. */
+typedef struct load {
+    uint64_t number, end;
+} load_t;
+
+typedef struct cuda_device {
+    occl_device_t pub;
+    occl_cuda_t cu;
+    occl_ipc_t *ipc;
+    const occl_logger_t *log;
+    /* under the context's lock */
+    occl_arena_t *space;
+    unsigned char *base;
+    unsigned char handle[64];
+    uint64_t bytes;
+    unsigned char *twins_at;
+    twin_t *twin;
+    uint32_t *free_twin, nfree;
+    unsigned char *stage;
+    uint64_t stage_head, stage_tail; /* bytes ever used, ever free again */
+    load_t load[OCCL_QUEUE_LEN];
+    uint64_t load_head, load_tail;
+    uint64_t taken;              /* submissions that the device is known to have taken */
+    uint64_t serial;
+    uint64_t delay, launch_at, steps;
+    /* between who holds the lock and the service */
+    uint32_t launching;          /* release by the service */
+    uint32_t asked;              /* a launch */
+    occl_lock_t dirty_lock;
+    dirty_t *dirty;
+    occl_lock_t service_lock;
+    uint64_t scanned_at;
+} cuda_device_t;
+
+static cuda_device_t *of(occl_device_t *dev) { return (cuda_device_t *)dev; }
+static const cuda_device_t *cof(const occl_device_t *dev) { return (const cuda_device_t *)dev; }
+
+static void want(cuda_device_t *cd) { occl_store_relaxed32(&cd->pub.wants, 1); }
+
+static void want_launch(cuda_device_t *cd)
+{
+    cd->launch_at = 0;
+    occl_store_relaxed32(&cd->launching, 1);
+    occl_store_release32(&cd->asked, 1);
+    want(cd);
+}
+
+int occl_cuda_in_use(void)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *ctx = NULL;
+    int (*current)(void **) = NULL, yes = 0;
+    if (!lib)
+        return 0;
+    *(void **)&current = dlsym(lib, "cuCtxGetCurrent");
+    yes = current && current(&ctx) == 0 && ctx;
+    (void)dlclose(lib);
+    return yes;
+}
+
+/* --- create, destroy ---------------------------------------------------------------------------------------------- */
+
+static void cuda_destroy(occl_device_t *dev)
+{
+    cuda_device_t *cd = of(dev);
+    occl_cuda_quiet(&cd->cu);
+    occl_ipc_destroy(cd->ipc);
+    occl_cuda_free(&cd->cu, cd->twins_at);
+    occl_cuda_free(&cd->cu, cd->base);
+    occl_cuda_free_mapped(&cd->cu, cd->stage);
+    occl_cuda_close(&cd->cu);
+    occl_arena_destroy(cd->space);
+    for (dirty_t *d = cd->dirty, *next; d; d = next) {
+        next = d->next;
+        free(d);
+    }
+    free(cd->twin);
+    free(cd->free_twin);
+    occl_lock_fini(&cd->dirty_lock);
+    occl_lock_fini(&cd->service_lock);
+    free(cd->pub.broken);
+    free(cd);
+}
+
+static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log, occl_arena_t *arena, occl_device_t **dev_p,
+                                 char *err, size_t errlen)
+{
+    cuda_device_t *cd = calloc(1, sizeof(*cd));
+    uint32_t n = env->max_channels ? (uint32_t)env->max_channels : OCCL_CHANNELS_MAX;
+    occl_sched_conf_t conf = {.stick_min_ns = env->stick_min, .stick_max_ns = env->stick_max, .park_ns = 100000,
+                              .linger_ns = env->linger, .residence_ns = env->residence, .min_polls = 8, .max_steps = 64};
+    occl_env_t space = *env;
+    occl_status_t s;
+    int ordinal = occl_cuda_current(err, errlen);
+    if (ordinal < 0) {
+        free(cd);
+        return OCCL_ERR_UNSUPPORTED;
+    }
+    if (!cd) {
+        (void)snprintf(err, errlen, "no memory");
+        return OCCL_ERR_RESOURCE;
+    }
+    occl_lock_init(&cd->dirty_lock);
+    occl_lock_init(&cd->service_lock);
+    n = n > OCCL_CHANNELS_MAX ? OCCL_CHANNELS_MAX : n;
+    cd->log = log;
+    cd->delay = RELAUNCH_MIN_NS;
+    cd->pub.nchannels = n;
+    cd->pub.ordinal = ordinal;
+    occl_device_init(&cd->pub, &occl_device_cuda);
+    cd->pub.room = ROOM;
+    s = occl_cuda_open(ordinal, n, OCCL_LANES_MAX, 1, MAX_RANKS, &conf, &cd->cu);
+    if (s != OCCL_OK)
+        goto cuda_failed;
+    cd->cu.grid = 1;
+    cd->bytes = env->device_arena;
+    s = OCCL_ERR_RESOURCE;
+    cd->base = occl_cuda_alloc(&cd->cu, cd->bytes);
+    cd->twins_at = cd->base ? occl_cuda_alloc(&cd->cu, (uint64_t)TWINS * sizeof(occl_dev_run_t)) : NULL;
+    cd->stage = cd->twins_at ? occl_cuda_alloc_mapped(&cd->cu, STAGE_BYTES) : NULL;
+    if (!cd->stage || (s = occl_cuda_export(&cd->cu, cd->base, cd->handle)) != OCCL_OK)
+        goto cuda_failed;
+    cd->twin = calloc(TWINS, sizeof(*cd->twin));
+    cd->free_twin = calloc(TWINS, sizeof(*cd->free_twin));
+    if (!cd->twin || !cd->free_twin) {
+        (void)snprintf(err, errlen, "no memory");
+        s = OCCL_ERR_RESOURCE;
+        goto failed;
+    }
+    for (uint32_t i = TWINS; i; i--)
+        cd->free_twin[cd->nfree++] = i - 1;
+    space.arena_max = cd->bytes;
+    s = occl_arena_create(&space, OCCL_ARENA_PRIVATE | OCCL_ARENA_OFFSETS, &cd->space, err, errlen);
+    if (s == OCCL_OK)
+        s = occl_ipc_create(ordinal, arena, log, &cd->ipc, err, errlen);
+    if (s != OCCL_OK)
+        goto failed;
+    *dev_p = &cd->pub;
+    return OCCL_OK;
+cuda_failed:
+    (void)snprintf(err, errlen, "%s", cd->cu.error);
+failed:
+    cuda_destroy(&cd->pub);
+    return s;
+}
+
+static occl_status_t cuda_reserve(occl_device_t *dev, uint32_t ranks)
+{
+    (void)dev;
+    return ranks <= MAX_RANKS ? OCCL_OK : OCCL_ERR_RESOURCE;
+}
+
+static void cuda_reserve_channels(occl_device_t *dev, uint32_t channels)
+{
+    cuda_device_t *cd = of(dev);
+    if (channels > cd->cu.grid)
+        cd->cu.grid = channels > cd->cu.nchannels ? cd->cu.nchannels : channels;
+}
+
+static void cuda_describe(const occl_device_t *dev, occl_far_desc_t *desc)
+{
+    const cuda_device_t *cd = cof(dev);
+    memset(desc, 0, sizeof(*desc));
+    memcpy(desc->uuid, cd->cu.uuid, sizeof(desc->uuid));
+    memcpy(desc->handle, cd->handle, sizeof(desc->handle));
+    desc->base = (uint64_t)(uintptr_t)cd->base;
+    desc->bytes = cd->bytes;
+    desc->exports = occl_ipc_table(cd->ipc);
+    /* Blocks of processes that share a GPU must be resident together, and leave a third to whoever computes. */
+    desc->channels = cd->cu.processors * 3 / 4;
+    (void)snprintf(desc->name, sizeof(desc->name), "%s", cd->cu.name);
+}
+
+static occl_status_t cuda_map(occl_device_t *dev, const occl_far_desc_t *desc, const void *arena, int mine, occl_far_t **far_p,
+                              char *err, size_t errlen)
+{
+    return occl_ipc_peer_open(of(dev)->ipc, desc, arena, mine, (occl_ipc_peer_t **)far_p, err, errlen);
+}
+static void cuda_unmap(occl_device_t *dev, occl_far_t *far) { occl_ipc_peer_close(of(dev)->ipc, (occl_ipc_peer_t *)far); }
+static unsigned char *cuda_base(const occl_far_t *far) { return occl_ipc_peer_base((const occl_ipc_peer_t *)far); }
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t cuda_alloc(occl_device_t *dev, uint64_t bytes) { return occl_arena_alloc(of(dev)->space, bytes, 64); }
+
+static void cuda_free(occl_device_t *dev, uint64_t off, uint64_t bytes)
+{
+    cuda_device_t *cd = of(dev);
+    dirty_t *d;
+    if (!off)
+        return;
+    d = malloc(sizeof(*d));
+    if (!d)
+        return; /* lost until the end */
+    d->off = off;
+    d->bytes = bytes;
+    occl_lock(&cd->dirty_lock);
+    d->next = cd->dirty;
+    cd->dirty = d;
+    occl_unlock(&cd->dirty_lock);
+    want(cd);
+}
+
+static void cuda_fill(occl_device_t *dev, uint64_t off, uint64_t stride, uint32_t n, uint64_t value)
+{
+    cuda_device_t *cd = of(dev);
+    (void)occl_cuda_fill(&cd->cu, cd->base + off, stride, n, value);
+}
+
+/* What the device has taken: completions and the quit word tell. */
+static void note_taken(cuda_device_t *cd, uint64_t number)
+{
+    if (number > cd->taken)
+        cd->taken = number;
+    while (cd->load_tail != cd->load_head && cd->load[cd->load_tail % OCCL_QUEUE_LEN].number < cd->taken) {
+        cd->stage_tail = cd->load[cd->load_tail % OCCL_QUEUE_LEN].end;
+        cd->load_tail++;
+    }
+}
+
+/* Mapped memory that the device reads before submission number + 1; NULL: none free. */
+static void *stage_take(cuda_device_t *cd, uint64_t bytes, uint64_t number)
+{
+    uint64_t at = cd->stage_head % STAGE_BYTES, from = cd->stage_head;
+    bytes = (bytes + 63) / 64 * 64;
+    if (bytes > STAGE_BYTES / 2)
+        return NULL;
+    if (at + bytes > STAGE_BYTES)
+        from += STAGE_BYTES - at; /* not around the end */
+    if (from + bytes - cd->stage_tail > STAGE_BYTES || cd->load_head - cd->load_tail >= OCCL_QUEUE_LEN)
+        return NULL;
+    cd->stage_head = from + bytes;
+    cd->load[cd->load_head++ % OCCL_QUEUE_LEN] = (load_t){number, cd->stage_head};
+    return cd->stage + from % STAGE_BYTES;
+}
+
+static occl_bound_t *cuda_bind(occl_device_t *dev, const occl_plan_t *plan, size_t plan_bytes, const occl_link_t *links,
+                               uint32_t nlinks)
+{
+    cuda_device_t *cd = of(dev);
+    occl_bound_t *b = calloc(1, sizeof(*b));
+    uint64_t head = (plan_bytes + 63) / 64 * 64;
+    unsigned char *image;
+    if (!b)
+        return NULL;
+    b->bytes = head + nlinks * sizeof(*links);
+    b->off = occl_arena_alloc(cd->space, b->bytes, 64);
+    image = b->off ? stage_take(cd, b->bytes, cd->cu.submitted + 1) : NULL;
+    if (!image) {
+        cuda_free(dev, b->off, b->bytes);
+        free(b);
+        return NULL;
+    }
+    b->plan = (uint64_t)(uintptr_t)cd->base + b->off;
+    b->links = b->plan + head;
+    b->serial = ++cd->serial;
+    occl_plan_image(plan, b->plan, image);
+    memcpy(image + head, links, nlinks * sizeof(*links));
+    occl_cuda_load(&cd->cu, b->plan, image, b->bytes / 8);
+    return b;
+}
+
+static void cuda_unbind(occl_device_t *dev, occl_bound_t *b)
+{
+    cuda_free(dev, b->off, b->bytes);
+    free(b);
+}
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+static int cuda_place(occl_device_t *dev, occl_dev_run_t *run)
+{
+    cuda_device_t *cd = of(dev);
+    twin_t *t;
+    if (cd->cu.submitted - cd->taken >= SUBMISSIONS - 4)
+        return 0; /* the queue might run full: what was withdrawn and loaded is in it, too */
+    if (run->near[0])
+        return 1;
+    if (!cd->nfree)
+        return 0;
+    run->near[0] = cd->free_twin[--cd->nfree] + 1;
+    t = &cd->twin[run->near[0] - 1];
+    t->run = run;
+    t->fresh = 1;
+    dev->eager_room = cd->nfree > TWINS_FOR_GATED ? OCCL_TABLE_MAX : 0;
+    return 1;
+}
+
+static void cuda_forget(occl_device_t *dev, occl_dev_run_t *run)
+{
+    cuda_device_t *cd = of(dev);
+    if (!run->near[0])
+        return;
+    cd->twin[run->near[0] - 1].run = NULL;
+    cd->free_twin[cd->nfree++] = (uint32_t)run->near[0] - 1;
+    run->near[0] = 0;
+    dev->eager_room = cd->nfree > TWINS_FOR_GATED ? OCCL_TABLE_MAX : 0;
+}
+
+static void cuda_submit(occl_device_t *dev, occl_dev_run_t *run)
+{
+    cuda_device_t *cd = of(dev);
+    const occl_bound_t *b = (const occl_bound_t *)(uintptr_t)run->user;
+    twin_t *t = &cd->twin[run->near[0] - 1];
+    uint64_t at = (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * sizeof(occl_dev_run_t), far_x = 0;
+    const uint64_t *x = run->xsend;
+    occl_dev_run_t view; /* its head is what travels */
+    uint32_t n = run->plan->nranks, channels = run->plan->nchannels;
+    memcpy(&view, run, OCCL_SUB_X * sizeof(uint64_t));
+    view.plan = (const occl_plan_t *)(uintptr_t)b->plan;
+    view.links = (const occl_link_t *)(uintptr_t)b->links;
+    view.serial = b->serial;
+    if (x && n > OCCL_SUB_RANKS) {
+        uint64_t bytes = 2ull * n * sizeof(*x);
+        uint64_t *mapped;
+        if (t->x_bytes < bytes) {
+            cuda_free(dev, t->x_off, t->x_bytes);
+            t->x_off = occl_arena_alloc(cd->space, bytes, 64);
+            t->x_bytes = t->x_off ? bytes : 0;
+        }
+        mapped = t->x_off ? stage_take(cd, bytes, cd->cu.submitted + 1) : NULL;
+        if (!mapped) {
+            /* Cannot be told apart from a device that has failed: there is no memory to tell it anything. */
+            if (!dev->broken)
+                __atomic_store_n(&dev->broken, strdup("no device memory for the addresses of the peers' buffers"), __ATOMIC_RELEASE);
+            want(cd);
+            dev->outstanding++;
+            return;
+        }
+        memcpy(mapped, x, bytes);
+        x = mapped;
+        far_x = (uint64_t)(uintptr_t)cd->base + t->x_off;
+    }
+    dev->outstanding++;
+    occl_cuda_put(&cd->cu, &view, at, channels, channels, t->fresh, n, x, far_x);
+    t->fresh = 0;
+    t->number = cd->cu.submitted;
+    /* If it is about to leave without having seen this, its quit word says so, and the next poll launches. */
+    if (!occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL))
+        want_launch(cd);
+}
+
+static void cuda_drop(occl_device_t *dev, occl_dev_run_t *run)
+{
+    cuda_device_t *cd = of(dev);
+    occl_cuda_drop(&cd->cu, (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * sizeof(occl_dev_run_t));
+    if (!occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL))
+        want_launch(cd);
+}
+
+static occl_dev_run_t *cuda_pop(occl_device_t *dev, uint32_t *what_p)
+{
+    cuda_device_t *cd = of(dev);
+    uint64_t at = occl_cuda_pop(&cd->cu, what_p);
+    twin_t *t;
+    occl_dev_run_t *run;
+    if (!at)
+        return NULL;
+    t = &cd->twin[(at - (uint64_t)(uintptr_t)cd->twins_at) / sizeof(occl_dev_run_t)];
+    run = t->run;
+    note_taken(cd, t->number);
+    if (*what_p != OCCL_CQ_PARKED)
+        cuda_forget(dev, run);
+    return run;
+}
+
+static void cuda_stats(const occl_device_t *dev, occl_chan_stats_t *sum_p)
+{
+    const cuda_device_t *cd = cof(dev);
+    memset(sum_p, 0, sizeof(*sum_p));
+    for (uint32_t c = 0; c < cd->cu.nchannels; c++) {
+        const uint64_t *from = (const uint64_t *)&cd->cu.front->stats[c];
+        uint64_t *to = (uint64_t *)sum_p;
+        for (size_t i = 0; i < sizeof(*sum_p) / sizeof(*to); i++)
+            to[i] += occl_load_relaxed64(from + i);
+    }
+}
+
+static uint32_t cuda_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
+{
+    cuda_device_t *cd = of(dev);
+    occl_chan_stats_t sum;
+    uint64_t now;
+    int seen;
+    (void)patient;
+    if (occl_load_acquire32(&cd->launching) || !occl_cuda_is_out(&cd->cu, &seen))
+        return 0;
+    if (seen)
+        note_taken(cd, cd->cu.submitted);
+    if (news || !seen) {
+        cd->delay = RELAUNCH_MIN_NS;
+        want_launch(cd);
+        return 0;
+    }
+    /* Work was left behind by the end of its residence, or because nothing came: soon again, or less and less often. */
+    now = occl_host_clock_ns();
+    if (!cd->launch_at) {
+        cuda_stats(dev, &sum);
+        if (sum.steps != cd->steps)
+            cd->delay = RELAUNCH_MIN_NS;
+        cd->steps = sum.steps;
+        cd->launch_at = now + cd->delay;
+        if (cd->delay < RELAUNCH_MAX_NS)
+            cd->delay *= 2;
+    }
+    if (now >= cd->launch_at) {
+        dev->relaunches++;
+        want_launch(cd);
+    }
+    return 0;
+}
+
+static int cuda_busy(const occl_device_t *dev)
+{
+    const cuda_device_t *cd = cof(dev);
+    return occl_load_relaxed32(&cd->launching) || !occl_cuda_is_out(&cd->cu, NULL);
+}
+
+/* --- without the lock --------------------------------------------------------------------------------------------- */
+
+static void clean(cuda_device_t *cd)
+{
+    dirty_t *list;
+    occl_status_t s = OCCL_OK;
+    occl_lock(&cd->dirty_lock);
+    list = cd->dirty;
+    cd->dirty = NULL;
+    occl_unlock(&cd->dirty_lock);
+    if (!list)
+        return;
+    for (dirty_t *d = list; d && s == OCCL_OK; d = d->next)
+        s = occl_cuda_zero(&cd->cu, cd->base + d->off, d->bytes, d->next == NULL);
+    while (list) {
+        dirty_t *d = list;
+        list = d->next;
+        if (s == OCCL_OK)
+            (void)occl_arena_free(cd->space, d->off, d->bytes);
+        free(d);
+    }
+}
+
+static void cuda_service(occl_device_t *dev)
+{
+    cuda_device_t *cd = of(dev);
+    if (!occl_trylock(&cd->service_lock))
+        return;
+    while (occl_load_relaxed32(&dev->wants)) {
+        occl_store_relaxed32(&dev->wants, 0);
+        occl_fence_sys();
+        if (occl_load_acquire32(&cd->asked)) {
+            occl_store_relaxed32(&cd->asked, 0);
+            if (occl_cuda_launch(&cd->cu) != OCCL_OK && !dev->broken) {
+                char *text = strdup(cd->cu.error);
+                __atomic_store_n(&dev->broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
+                break; /* launching stays: nobody tries again */
+            }
+            dev->launches = cd->cu.launches;
+            occl_store_release32(&cd->launching, 0);
+        }
+        occl_ipc_service(cd->ipc, !occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL));
+        clean(cd);
+    }
+    if (dev->broken)
+        want(cd); /* until the core has noticed */
+    occl_unlock(&cd->service_lock);
+}
+
+static occl_status_t cuda_buffer(occl_device_t *dev, const void *p, uint64_t bytes, int expose, occl_buffer_t *b, char *err,
+                                 size_t errlen)
+{
+    return occl_ipc_buffer(of(dev)->ipc, p, bytes, expose, b, err, errlen);
+}
+static void cuda_buffer_free(occl_device_t *dev, occl_buffer_t *b) { occl_ipc_buffer_free(of(dev)->ipc, b); }
+
+static int cuda_resolve(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, const char **why_p)
+{
+    int r = occl_ipc_resolve(of(dev)->ipc, (occl_ipc_peer_t *)far, number, offset, at_p, why_p);
+    if (!r)
+        want(of(dev));
+    return r;
+}
+
+static int cuda_idle(occl_device_t *dev)
+{
+    cuda_device_t *cd = of(dev);
+    if (!occl_ipc_any(cd->ipc))
+        return 0;
+    if (!dev->outstanding && occl_list_empty(&dev->waiting) && occl_ipc_idle(cd->ipc))
+        want(cd);
+    return 1;
+}
+
+static void cuda_scan(occl_device_t *dev)
+{
+    cuda_device_t *cd = of(dev);
+    uint64_t now = occl_host_clock_ns();
+    if (!occl_ipc_any(cd->ipc) || now - cd->scanned_at < SCAN_NS)
+        return;
+    cd->scanned_at = now;
+    occl_ipc_scan(cd->ipc);
+}
+
+static const occl_device_far_ops_t far_ops = {
+    .service = cuda_service,
+    .busy = cuda_busy,
+    .idle = cuda_idle,
+    .scan = cuda_scan,
+    .describe = cuda_describe,
+    .map = cuda_map,
+    .unmap = cuda_unmap,
+    .base = cuda_base,
+    .reserve_channels = cuda_reserve_channels,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .fill = cuda_fill,
+    .bind = cuda_bind,
+    .unbind = cuda_unbind,
+    .place = cuda_place,
+    .forget = cuda_forget,
+    .buffer = cuda_buffer,
+    .buffer_free = cuda_buffer_free,
+    .resolve = cuda_resolve,
+};
+
+const occl_device_ops_t occl_device_cuda = {
+    .name = "cuda",
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .reserve = cuda_reserve,
+    .submit = cuda_submit,
+    .poll = cuda_poll,
+    .drop = cuda_drop,
+    .pop = cuda_pop,
+    .stats = cuda_stats,
+    .caller_executes = 0,
+    .far = &far_ops,
+};
