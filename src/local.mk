@@ -30,7 +30,7 @@ occl_core_files += \
 # transport: how the memory of a peer is reached
 occl_core_files += \
 	src/transport/arena.c \
-	src/transport/arena.h \
+	src/transport/arena.h src/transport/far.h \
 	src/transport/cma.c \
 	src/transport/cma.h
 

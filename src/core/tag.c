@@ -65,6 +65,8 @@ int occl_tag_bind(occl_run_t *r)
     occl_device_t *dev = t->comm->dev;
     const occl_plan_t *plan = r->cp->plan;
     occl_binding_t *b = NULL;
+    uint64_t at;
+    void *image;
     occl_tag_unbind(r); /* of the plan that it turned out not to be */
     for (uint32_t i = t->nbindings; i && !b; i--)
         if (t->bindings[i - 1]->cp == r->cp)
@@ -72,11 +74,13 @@ int occl_tag_bind(occl_run_t *r)
     if (OCCL_UNLIKELY(!b)) {
         if (!binding_room(t) || !(b = calloc(1, sizeof(*b))))
             return 0;
-        b->bound = dev->ops->far->bind(dev, plan, occl_plan_size(plan), t->links, plan->nchannels * t->n);
+        b->bound = dev->ops->far->bind(dev, occl_plan_size(plan), t->links, plan->nchannels * t->n, &at, &image);
         if (!b->bound) {
             free(b);
             return 0;
         }
+        occl_plan_image(plan, at, image);
+        dev->ops->far->load(dev, b->bound);
         b->cp = r->cp;
         b->cp->refs++;
         t->bindings[t->nbindings++] = b;

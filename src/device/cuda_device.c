@@ -39,6 +39,7 @@ enum {
 
 struct occl_bound {
     uint64_t off, bytes;         /* in the region: plan, then links */
+    void *image;                 /* on the stage, until it is loaded */
     uint64_t plan, links, serial;
 };
 
@@ -289,8 +290,8 @@ static void *stage_take(cuda_device_t *cd, uint64_t bytes, uint64_t number)
     return cd->stage + from % STAGE_BYTES;
 }
 
-static occl_bound_t *cuda_bind(occl_device_t *dev, const occl_plan_t *plan, size_t plan_bytes, const occl_link_t *links,
-                               uint32_t nlinks)
+static occl_bound_t *cuda_bind(occl_device_t *dev, size_t plan_bytes, const occl_link_t *links, uint32_t nlinks, uint64_t *at_p,
+                               void **image_p)
 {
     cuda_device_t *cd = of(dev);
     occl_bound_t *b = calloc(1, sizeof(*b));
@@ -309,10 +310,17 @@ static occl_bound_t *cuda_bind(occl_device_t *dev, const occl_plan_t *plan, size
     b->plan = (uint64_t)(uintptr_t)cd->base + b->off;
     b->links = b->plan + head;
     b->serial = ++cd->serial;
-    occl_plan_image(plan, b->plan, image);
     memcpy(image + head, links, nlinks * sizeof(*links));
-    occl_cuda_load(&cd->cu, b->plan, image, b->bytes / 8);
+    b->image = image;
+    *at_p = b->plan;
+    *image_p = image;
     return b;
+}
+
+static void cuda_load(occl_device_t *dev, occl_bound_t *b)
+{
+    occl_cuda_load(&of(dev)->cu, b->plan, b->image, b->bytes / 8);
+    b->image = NULL;
 }
 
 static void cuda_unbind(occl_device_t *dev, occl_bound_t *b)
@@ -569,6 +577,7 @@ static const occl_device_far_ops_t far_ops = {
     .free = cuda_free,
     .fill = cuda_fill,
     .bind = cuda_bind,
+    .load = cuda_load,
     .unbind = cuda_unbind,
     .place = cuda_place,
     .forget = cuda_forget,

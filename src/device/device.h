@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 #include "kernels/occl_dev_chan.h"
-#include "plan/plan.h"
 #include "transport/arena.h"
+#include "transport/far.h"
 #include "util/env.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -19,26 +19,6 @@
 typedef struct occl_device occl_device_t;
 typedef struct occl_bound occl_bound_t; /* a plan and its links as the device has them */
 typedef struct occl_far occl_far_t;     /* another process's memory on the device */
-
-/* How a process's memory on the device is reached; sent as bytes at attach. */
-typedef struct occl_far_desc {
-    unsigned char uuid[16];   /* of the GPU */
-    unsigned char handle[64]; /* of the region below */
-    uint64_t base, bytes;     /* where the owner has it */
-    uint64_t exports;         /* offset of the table of exported buffers in the owner's arena */
-    uint32_t channels;        /* that fit this GPU at once, all its processes together */
-    uint32_t pad;
-    char name[64];            /* for messages */
-} occl_far_desc_t;
-
-/* What a device knows of a user's buffer. */
-typedef struct occl_buffer {
-    uint64_t at;              /* where the device finds it */
-    uint64_t number, offset;  /* how the peers do: an entry of the table of exports, from its base on; 0: they cannot */
-    void *bounce;             /* the device cannot either: `at` is this copy of it, in memory that both address */
-    uint64_t bytes, room;     /* of the bounce buffer: in use, and in all */
-    uint64_t id;              /* of the allocation that it lies in */
-} occl_buffer_t;
 
 /*
  * A device whose memory is not the processor's. Addresses of links, scratch and buffers are then the device's, and the core does
@@ -71,9 +51,11 @@ typedef struct occl_device_far_ops {
     /* Sets `n` words, `stride` bytes apart, to value. A call to the driver under the lock: once in 2^30 runs. */
     void (*fill)(occl_device_t *dev, uint64_t off, uint64_t stride, uint32_t n, uint64_t value);
 
-    /* Takes a plan with its links to the device; the next submission comes after it. NULL: no memory. */
-    occl_bound_t *(*bind)(occl_device_t *dev, const occl_plan_t *plan, size_t plan_bytes, const occl_link_t *links,
-                          uint32_t nlinks);
+    /* Room for a plan with its links on the device, or NULL. The caller writes the plan's image, as it shall stand at *at_p, to
+     * *image_p, and then has it loaded: the next submission comes after it. */
+    occl_bound_t *(*bind)(occl_device_t *dev, size_t plan_bytes, const occl_link_t *links, uint32_t nlinks, uint64_t *at_p,
+                          void **image_p);
+    void (*load)(occl_device_t *dev, occl_bound_t *bound);
     void (*unbind)(occl_device_t *dev, occl_bound_t *bound);
     /* A place on the device for the run, if it has none yet: true when it may be submitted. Kept until it is reported (parked
      * runs keep theirs), or forgotten. */

@@ -16,7 +16,12 @@
 #ifndef OCCL_SRC_TRANSPORT_CUDA_IPC_H
 #define OCCL_SRC_TRANSPORT_CUDA_IPC_H
 
-#include "device/device.h"
+#include <stddef.h>
+
+#include "transport/arena.h"
+#include "transport/far.h"
+#include "util/log.h"
+#include "util/status.h"
 
 typedef struct occl_ipc occl_ipc_t;
 typedef struct occl_ipc_peer occl_ipc_peer_t;
@@ -29,7 +34,7 @@ void occl_ipc_destroy(occl_ipc_t *ipc);
 /* Offset of the table in the arena. */
 uint64_t occl_ipc_table(const occl_ipc_t *ipc);
 
-/* See occl_device_far_ops_t.buffer. */
+/* See occl_device_far_ops_t.buffer (device/device.h). */
 occl_status_t occl_ipc_buffer(occl_ipc_t *ipc, const void *p, uint64_t bytes, int expose, occl_buffer_t *b, char *err, size_t errlen);
 void occl_ipc_buffer_free(occl_ipc_t *ipc, occl_buffer_t *b);
 

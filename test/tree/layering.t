@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Dependencies point one way. Reads the #include lines of the tree:
-#   mpi-ext -> core -> plan, control, backend, tuner -> progress -> device, transport -> kernels
+#   mpi-ext -> core -> plan, control, backend, tuner -> progress -> device -> transport -> kernels
 # and util serves all. A call upward is a callback in an ops table.
 . "$top_srcdir/test/tap/tap.sh"
 
@@ -33,8 +33,8 @@ may() {
 
 may util kernels
 may topo
-may device topo kernels
-may transport topo kernels device
+may device transport topo kernels
+may transport topo kernels
 may progress device transport topo kernels
 may plan kernels
 may control progress plan topo kernels
