@@ -154,4 +154,24 @@ void occl_run_release(occl_run_t *run);                  /* drops the starter's 
  * hook, or the helper. No lock is held; it may start, test and release runs, but not wait. */
 void occl_run_set_callback(occl_run_t *run, void (*fn)(void *state, occl_run_t *run), void *state);
 
+/* --- stream order ------------------------------------------------------------------------------------------------- */
+
+/* A queue is in order: what is put into it begins when all that was put into it before has happened. HOST: an occl_hqueue_t *
+ * below. CUDA_STREAM: a cudaStream_t; NULL is the legacy default stream. */
+enum { OCCL_QUEUE_HOST = 1, OCCL_QUEUE_CUDA_STREAM = 2 };
+typedef struct occl_hqueue occl_hqueue_t;
+occl_status_t occl_hqueue_create(occl_ctx_t *ctx, occl_hqueue_t **q_p);
+void occl_hqueue_free(occl_hqueue_t *q); /* what is queued goes on */
+/* Returns when all that was queued before has happened; makes progress. */
+occl_status_t occl_hqueue_synchronize(occl_hqueue_t *q);
+
+/* `type` and `queue` are as the user gave them. None of these waits for anybody.
+ * start: a run of coll begins when the queue gets here. wait: the queue goes on when coll's last run is over. */
+occl_status_t occl_coll_start_enqueue(occl_coll_t *coll, int type, void *queue);
+occl_status_t occl_coll_wait_enqueue(occl_coll_t *coll, int type, void *queue);
+/* start and wait in one; the coll is the queue's. A failure has not taken a place in the tag's sequence: occl_start_failed. */
+occl_status_t occl_enqueue(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, int type, void *queue);
+/* The first failure of an enqueued run on the communicator since this was last asked. OCCL_OK: there was none. text may be NULL. */
+occl_status_t occl_comm_take_error(occl_comm_t *comm, char *text, size_t len);
+
 #endif
