@@ -37,6 +37,9 @@ enum {
     SCAN_NS = 200000000
 };
 
+/* The low bits of a twin's address say other things in submissions and completions. */
+#define TWIN_BYTES ((sizeof(occl_dev_run_t) + 63) / 64 * 64)
+
 struct occl_bound {
     uint64_t off, bytes;         /* in the region: plan, then links */
     void *image;                 /* on the stage, until it is loaded */
@@ -172,7 +175,7 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     cd->bytes = env->device_arena;
     s = OCCL_ERR_RESOURCE;
     cd->base = occl_cuda_alloc(&cd->cu, cd->bytes);
-    cd->twins_at = cd->base ? occl_cuda_alloc(&cd->cu, (uint64_t)TWINS * sizeof(occl_dev_run_t)) : NULL;
+    cd->twins_at = cd->base ? occl_cuda_alloc(&cd->cu, TWINS * TWIN_BYTES) : NULL;
     cd->stage = cd->twins_at ? occl_cuda_alloc_mapped(&cd->cu, STAGE_BYTES) : NULL;
     if (!cd->stage || (s = occl_cuda_export(&cd->cu, cd->base, cd->handle)) != OCCL_OK)
         goto cuda_failed;
@@ -365,7 +368,7 @@ static void cuda_submit(occl_device_t *dev, occl_dev_run_t *run)
     cuda_device_t *cd = of(dev);
     const occl_bound_t *b = (const occl_bound_t *)(uintptr_t)run->user;
     twin_t *t = &cd->twin[run->near[0] - 1];
-    uint64_t at = (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * sizeof(occl_dev_run_t), far_x = 0;
+    uint64_t at = (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * TWIN_BYTES, far_x = 0;
     const uint64_t *x = run->xsend;
     occl_dev_run_t view; /* its head is what travels */
     uint32_t n = run->plan->nranks, channels = run->plan->nchannels;
@@ -406,7 +409,7 @@ static void cuda_submit(occl_device_t *dev, occl_dev_run_t *run)
 static void cuda_drop(occl_device_t *dev, occl_dev_run_t *run)
 {
     cuda_device_t *cd = of(dev);
-    occl_cuda_drop(&cd->cu, (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * sizeof(occl_dev_run_t));
+    occl_cuda_drop(&cd->cu, (uint64_t)(uintptr_t)cd->twins_at + (run->near[0] - 1) * TWIN_BYTES);
     if (!occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL))
         want_launch(cd);
 }
@@ -419,7 +422,7 @@ static occl_dev_run_t *cuda_pop(occl_device_t *dev, uint32_t *what_p)
     occl_dev_run_t *run;
     if (!at)
         return NULL;
-    t = &cd->twin[(at - (uint64_t)(uintptr_t)cd->twins_at) / sizeof(occl_dev_run_t)];
+    t = &cd->twin[(at - (uint64_t)(uintptr_t)cd->twins_at) / TWIN_BYTES];
     run = t->run;
     note_taken(cd, t->number);
     if (*what_p != OCCL_CQ_PARKED)
