@@ -87,6 +87,7 @@ static void idle(void)
     } while (later != launches && tap_now() < until);
     ok_all(later == launches, "with nothing pending the daemon is not launched");
     ok_all(launches > 0, "it was launched before");
+    ok_all(stat_of("quits") > 0, "and has left the GPU");
     ok_all(stat_of("outstanding") == 0, "nothing is on the device");
     diag("rank 0: launches %llu, quits %llu, channels %llu", later, stat_of("quits"), stat_of("channels"));
 }
