@@ -52,15 +52,31 @@ static void comm_free(occl_mpi_comm_t *m)
 /* The object itself goes when it is reaped, see below. */
 void occl_mpi_comm_unref(occl_mpi_comm_t *m) { atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel); }
 
-/* Attachments that this process has left: the private communicator is free once all members have; the rest when nothing
- * refers to it. */
+/*
+ * Attachments that this process has left: the private communicator is free once all members have; the rest when nothing
+ * refers to it. Without the lock: whoever gives the core's lock back runs completions that are due, the user's continuations
+ * among them, and these may call MPI, and us again. One thread at a time takes the whole list; another one has nothing to do.
+ */
 static void reap(void)
 {
+    occl_list_t mine, *e;
+
     occl_mpi_req_reap(); /* requests hold communicators */
+    occl_list_init(&mine);
     occl_lock(&occl_mpi.lock);
-    OCCL_LIST_EACH(m, next, &occl_mpi.leaving, occl_mpi_comm_t, link) {
+    if (occl_mpi.reaping || occl_list_empty(&occl_mpi.leaving)) {
+        occl_unlock(&occl_mpi.lock);
+        return;
+    }
+    occl_mpi.reaping = 1;
+    while ((e = occl_list_pop(&occl_mpi.leaving)) != NULL)
+        occl_list_push_back(&mine, e);
+    occl_unlock(&occl_mpi.lock);
+    OCCL_LIST_EACH(m, next, &mine, occl_mpi_comm_t, link) {
         if (m->priv && occl_comm_all_detached(m->core)) {
+            occl_lock(&occl_mpi.lock);
             m->priv->busy = 0;
+            occl_unlock(&occl_mpi.lock);
             m->priv = NULL;
         }
         if (!m->priv && atomic_load_explicit(&m->refs, memory_order_acquire) == 0) {
@@ -69,6 +85,10 @@ static void reap(void)
             comm_free(m);
         }
     }
+    occl_lock(&occl_mpi.lock);
+    while ((e = occl_list_pop(&mine)) != NULL)
+        occl_list_push_back(&occl_mpi.leaving, e);
+    occl_mpi.reaping = 0;
     occl_unlock(&occl_mpi.lock);
 }
 

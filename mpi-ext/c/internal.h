@@ -67,6 +67,7 @@ typedef struct occl_mpi {
     occl_lock_t lock;     /* the lists below */
     occl_list_t attached; /* occl_mpi_comm_t.link */
     occl_list_t leaving;  /* the same: detached here, perhaps not yet elsewhere */
+    int reaping;          /* a thread has taken `leaving` to see what can go */
     occl_list_t privs;    /* occl_mpi_priv_t.link */
     uint64_t unique;      /* start of the numbers that this process gives out */
 } occl_mpi_t;

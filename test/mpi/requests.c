@@ -454,6 +454,76 @@ static void continuations(void)
     ok_all(ncontinued == 3, "no function was called twice");
 }
 
+#if LEVEL == MPI_THREAD_MULTIPLE
+/* A continuation may run in any call of ours that finds it due, and must find no lock held there: here in a detach. */
+enum { DUE = 16 };
+static MPI_Comm spare_comm[3];
+static int hold_entered, hold_left, ndue, dismissed;
+static void due(int error, void *state)
+{
+    int first = __atomic_fetch_add(&ndue, 1, __ATOMIC_ACQ_REL) == 0;
+    double end = tap_now() + 1;
+
+    (void)error, (void)state;
+    if (first) {
+        __atomic_store_n(&hold_entered, 1, __ATOMIC_RELEASE);
+        while (__atomic_load_n(&ndue, __ATOMIC_ACQUIRE) == 1 && tap_now() < end)
+            continue;
+        __atomic_store_n(&hold_left, 1, __ATOMIC_RELEASE);
+    } else if (__atomic_exchange_n(&dismissed, 1, __ATOMIC_ACQ_REL) == 0) {
+        MPIX_Occl_comm_detach(spare_comm[1]);
+    }
+}
+static void *dismiss(void *arg)
+{
+    double end = tap_now() + 2 * tap_slack();
+
+    (void)arg;
+    while (!__atomic_load_n(&hold_entered, __ATOMIC_ACQUIRE) && tap_now() < end)
+        continue;
+    MPIX_Occl_comm_detach(spare_comm[0]);
+    return NULL;
+}
+
+static void continued_in_detach(void)
+{
+    MPI_Request req[DUE];
+    pthread_t thread;
+
+    for (int i = 0; i < 3; i++) {
+        MPI_Comm_dup(comm, &spare_comm[i]);
+        MPIX_Occl_comm_attach(spare_comm[i], MPI_INFO_NULL);
+    }
+    MPIX_Occl_comm_attach(spare_comm[0], MPI_INFO_NULL); /* so that `dismiss` only looks what can go: */
+    if (tap_rank == 0)
+        MPIX_Occl_comm_detach(spare_comm[2]); /* this one, but for rank 1 */
+    meet(comm);
+    if (tap_rank == 0) {
+        pthread_create(&thread, NULL, dismiss, NULL);
+        for (int i = 0; i < DUE; i++) {
+            MPIX_Occl_ibarrier(60 + i, comm, &req[i]);
+            MPIX_Occl_continue(&req[i], due, NULL);
+        }
+        meet(comm);
+        wait_for(&ndue, DUE);
+        pthread_join(thread, NULL);
+        if (!dismissed)
+            MPIX_Occl_comm_detach(spare_comm[1]);
+    } else {
+        meet(comm);
+        for (int i = 0; i < DUE; i++)
+            MPIX_Occl_ibarrier(60 + i, comm, &req[i]);
+        wait_for(&ndue, 0);
+        MPIX_Occl_waitall(DUE, req, MPI_STATUSES_IGNORE);
+        MPIX_Occl_comm_detach(spare_comm[1]);
+        MPIX_Occl_comm_detach(spare_comm[2]);
+    }
+    ok_all(tap_rank || ndue == DUE, "continuations that run inside a detach may call us");
+    for (int i = 0; i < 3; i++)
+        MPI_Comm_free(&spare_comm[i]);
+}
+#endif
+
 /* --- persistent --------------------------------------------------------------------------------------------------- */
 
 static void persistent(void)
@@ -594,6 +664,9 @@ int main(int argc, char **argv)
     freeing_and_cancelling();
     outcomes();
     continuations();
+#if LEVEL == MPI_THREAD_MULTIPLE
+    continued_in_detach();
+#endif
     persistent();
     after_detach();
     ok_all(strangers == 0, "no thread but the program's has called MPI");
