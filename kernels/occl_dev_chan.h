@@ -31,6 +31,11 @@
  * counts for bandwidth is the product of lanes and what each keeps in flight.
  */
 #define OCCL_LANES_MAX 256
+/*
+ * Shared memory for tiles on their way (occl_dev_data.h), where the architecture has bulk copies; the launcher gives it. Registers
+ * allow a multiprocessor one block anyway.
+ */
+#define OCCL_BULK_BYTES (128 * 1024)
 
 #define OCCL_CHANNELS_MAX 32
 #define OCCL_TABLE_MAX 64       /* runs that a channel holds at once; the rest wait in front */
@@ -91,6 +96,13 @@ enum { OCCL_CQ_PARKED = 8 };      /* or'ed to nothing: the run must be submitted
 typedef struct occl_chan_stats {  /* written by the channel (relaxed), read by anyone */
     uint64_t runs, preemptions, parks, polls, steps, quits;
 } occl_chan_stats_t;
+
+#if OCCL_CUDA
+/* Nobody else reads it in place. */
+OCCL_FN void occl_count(uint64_t *p, uint64_t by) { *p += by; }
+#else
+OCCL_FN void occl_count(uint64_t *p, uint64_t by) { occl_store_relaxed64(p, occl_load_relaxed64(p) + by); }
+#endif
 
 /* Thresholds, in time: the same numbers serve every GPU and server (OCCL's counts of polls did not). */
 typedef struct occl_sched_conf {

@@ -351,6 +351,24 @@ OCCL_DEV_OPS_PAIR(fld_i32)
     OCCL_DEV_MAP_PAIR(X, I32_I32, i32_i32) OCCL_DEV_MAP_PAIR(X, F32_F32, f32_f32)                                      \
     OCCL_DEV_MAP_PAIR(X, F64_F64, f64_f64) OCCL_DEV_MAP_FLD(X)
 
+/*
+ * Little data, 8 bytes of it a lane: *to is the fold of word 0 of `n` rows, `per` words apart. Only what is common is done here (0: it
+ * was not): a lane that has one word to add takes longer through the loop above than the word took to come.
+ */
+#define OCCL_DEV_LITTLE(X, H)                                                                                          \
+    X(F32, SUM, float, sumf32) X(F64, SUM, double, sumf64) H(BF16, SUM, bf16, sumbf16) H(F16, SUM, f16, sumf16)        \
+    X(I32, SUM, uint32_t, sum32) X(I64, SUM, uint64_t, sum64) X(F32, MAX, float, maxf32) X(F32, MIN, float, minf32)    \
+    X(I32, MAX, int32_t, maxi32) X(I32, MIN, int32_t, mini32)
+OCCL_FN uint32_t occl_dev_is_little(uint32_t type, uint32_t op)
+{
+#define X(T, O, elem, name)                        \
+    if (type == OCCL_T_##T && op == OCCL_OP_##O)   \
+        return 1;
+    OCCL_DEV_LITTLE(X, X)
+#undef X
+    return 0;
+}
+
 #if !OCCL_CUDA
 /* ---- copy and reduce, host body ---------------------------------------------------------------------------------- */
 
@@ -531,6 +549,26 @@ OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *d
     occl_dev_reduce_variant(l, occl_dev_variant(n * occl_dev_type_bytes(type)), type, op, dst, src, nsrc, n);
 }
 
+OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, const uint64_t *row, uint32_t per, uint32_t n, uint64_t *to)
+{
+    uint64_t sum[2]; /* of halves: floats */
+    const occl_dev_fold_t *f;
+    if (!occl_dev_is_little(type, op))
+        return 0;
+    f = occl_dev_folds[0][type][op];
+    if (n == 1)
+        *to = *row;
+    else if (n == 2)
+        f->two(to, row, row + per, 8 / f->unit);
+    else
+        f->first(sum, row, row + per, 8 / f->unit);
+    for (uint32_t p = 2; p + 1 < n; p++)
+        f->next(sum, sum, row + p * per, 8 / f->unit);
+    if (n > 2)
+        f->last(to, sum, row + (n - 1) * per, 8 / f->unit);
+    return 1;
+}
+
 #else
 /* ---- copy and reduce, CUDA body ---------------------------------------------------------------------------------- */
 
@@ -543,7 +581,7 @@ OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *d
  * best, or one element if that is more, in aligned pieces. Operations act on 16 bytes whatever is in them.
  */
 #ifndef OCCL_WAYS
-#define OCCL_WAYS 5
+#define OCCL_WAYS 4 /* more would spill; where the architecture has it, what is much comes in bulk, below */
 #endif
 #define OCCL_COPY_WAYS 8
 
@@ -661,14 +699,14 @@ static __device__ __forceinline__ void occl_dev_drop(char *p, const uint32_t *v,
 }
 
 /* One operation on all that a lane holds, as it is packed. */
-template <class T, T (*OP)(T, T)> static __device__ __forceinline__ void occl_dev_lift(uint32_t *a, const uint32_t *v)
+template <uint32_t WAYS, class T, T (*OP)(T, T)> static __device__ __forceinline__ void occl_dev_lift(uint32_t *a, const uint32_t *v)
 {
     union {
         uint32_t w[4];
         T e[16 / sizeof(T)];
     } x, y;
 #pragma unroll
-    for (uint32_t w = 0; w < OCCL_WAYS; w++) {
+    for (uint32_t w = 0; w < WAYS; w++) {
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             x.w[i] = a[4 * w + i], y.w[i] = v[4 * w + i];
@@ -681,43 +719,207 @@ template <class T, T (*OP)(T, T)> static __device__ __forceinline__ void occl_de
     }
 }
 
-/* Halves: the accumulator is 16 floats, for the 16 halves of the first two ways. */
+/* Halves: what is folded is the first half of the ways, as floats in all of them. */
 template <float (*LOAD)(uint16_t)> static __device__ __forceinline__ float occl_dev_half(const uint32_t *v, uint32_t i)
 {
     return LOAD((uint16_t)(v[i / 2] >> (16 * (i % 2))));
 }
-template <float (*LOAD)(uint16_t)> static __device__ __forceinline__ void occl_dev_widen(uint32_t *a, const uint32_t *v)
+template <uint32_t WAYS, float (*LOAD)(uint16_t)> static __device__ __forceinline__ void occl_dev_widen(uint32_t *a, const uint32_t *v)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < 4 * OCCL_WAYS; i++)
+    for (uint32_t i = 0; i < 4 * WAYS; i++)
         a[i] = occl_dev_bits_f32(occl_dev_half<LOAD>(v, i));
 }
-template <float (*LOAD)(uint16_t), float (*OP)(float, float)>
+template <uint32_t WAYS, float (*LOAD)(uint16_t), float (*OP)(float, float)>
 static __device__ __forceinline__ void occl_dev_lift_half(uint32_t *a, const uint32_t *v)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < 4 * OCCL_WAYS; i++)
+    for (uint32_t i = 0; i < 4 * WAYS; i++)
         a[i] = occl_dev_bits_f32(OP(occl_dev_from_f32(a[i]), occl_dev_half<LOAD>(v, i)));
 }
-template <uint16_t (*ROUND)(float)> static __device__ __forceinline__ void occl_dev_narrow(uint32_t *v, const uint32_t *a)
+template <uint32_t WAYS, uint16_t (*ROUND)(float)> static __device__ __forceinline__ void occl_dev_narrow(uint32_t *v, const uint32_t *a)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < OCCL_COPY_WAYS; i++)
+    for (uint32_t i = 0; i < WAYS / 2 * 4; i++)
         v[i] = (uint32_t)ROUND(occl_dev_from_f32(a[2 * i])) | (uint32_t)ROUND(occl_dev_from_f32(a[2 * i + 1])) << 16;
 }
 
-OCCL_FN void occl_dev_combine(uint32_t loop, uint32_t *a, const uint32_t *v)
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_combine(uint32_t loop, uint32_t *a, const uint32_t *v)
 {
     switch (loop) {
-#define X(name, T) case OCCL_LOOP_##name: occl_dev_lift<T, occl_dev_op_##name>(a, v); break;
+#define X(name, T) case OCCL_LOOP_##name: occl_dev_lift<WAYS, T, occl_dev_op_##name>(a, v); break;
         OCCL_DEV_LOOPS(X)
 #undef X
 #define H(name, kind)                                                                                                  \
-    case OCCL_LOOP_##name: occl_dev_lift_half<occl_dev_load_##kind, occl_dev_op_##name>(a, v); break;
+    case OCCL_LOOP_##name: occl_dev_lift_half<WAYS, occl_dev_load_##kind, occl_dev_op_##name>(a, v); break;
         OCCL_DEV_LOOPS_HALF(H)
 #undef H
     }
 }
+/* The first source into the accumulator; and out of it, into v. */
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_begin(uint32_t loop, uint32_t *a, const uint32_t *v)
+{
+    if (loop >= OCCL_LOOP_sumbf16) {
+        occl_dev_widen<WAYS, occl_dev_load_bf16>(a, v);
+    } else if (loop >= OCCL_LOOP_sumf16) {
+        occl_dev_widen<WAYS, occl_dev_load_f16>(a, v);
+    } else {
+#pragma unroll
+        for (uint32_t j = 0; j < 4 * WAYS; j++)
+            a[j] = v[j];
+    }
+}
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_end(uint32_t loop, uint32_t *v, const uint32_t *a)
+{
+    if (loop >= OCCL_LOOP_sumbf16) {
+        occl_dev_narrow<WAYS, occl_dev_round_bf16>(v, a);
+    } else if (loop >= OCCL_LOOP_sumf16) {
+        occl_dev_narrow<WAYS, occl_dev_round_f16>(v, a);
+    } else {
+#pragma unroll
+        for (uint32_t j = 0; j < 4 * WAYS; j++)
+            v[j] = a[j];
+    }
+}
+
+/*
+ * Bulk copies (sm_90): the sources come to shared memory by themselves, several tiles ahead, so that what is in flight is not bounded
+ * by registers. A tile is what the lanes take in one turn of the loop, two units each, of every source; the sum takes the place
+ * of the first source and leaves in bulk, too. Of a copy one lane moves all, and the others have nothing to do.
+ *
+ * One lane asks, an mbarrier a stage says when all of it is there. What others have written to the sources was acquired by ordinary
+ * loads; the proxy fence makes it visible to copies. A stage is asked for anew when its sum has left.
+ */
+#define OCCL_BULK_STAGES 8
+#define OCCL_BULK_SOURCES 8
+#define OCCL_BULK_LEAST 8192 /* bytes from which it pays */
+#if __CUDA_ARCH__ >= 900
+extern __shared__ __align__(128) unsigned char occl_bulk_tiles[];
+/* A barrier a stage; then which of them have been used an odd number of times. */
+OCCL_FN uint64_t *occl_bulk_words(void)
+{
+    __shared__ uint64_t words[OCCL_BULK_STAGES + 1];
+    return words;
+}
+OCCL_FN uint32_t occl_bulk_there(void)
+{
+    uint32_t bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return bytes >= OCCL_BULK_BYTES;
+}
+OCCL_FN uint32_t occl_bulk_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+OCCL_FN void occl_bulk_open(occl_lanes_t l)
+{
+    if (occl_lane(l) != 0)
+        return;
+#pragma unroll 1
+    for (uint32_t i = 0; i < OCCL_BULK_STAGES; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(occl_bulk_address(occl_bulk_words() + i)) : "memory");
+    occl_bulk_words()[OCCL_BULK_STAGES] = 0;
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}
+OCCL_FN void occl_bulk_fence(void) { asm volatile("fence.proxy.async;" : : : "memory"); }
+/* `bytes` of every source, from `at` on, to the stage, where each has room for a tile. */
+OCCL_FN void occl_bulk_ask(uint32_t stage, const void *const *src, uint32_t nsrc, uint64_t at, uint32_t tile, uint32_t bytes)
+{
+    uint32_t full = occl_bulk_address(occl_bulk_words() + stage), to = occl_bulk_address(occl_bulk_tiles) + stage * nsrc * tile;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(full), "r"(nsrc * bytes) : "memory");
+#pragma unroll 1
+    for (uint32_t s = 0; s < nsrc; s++)
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     : : "r"(to + s * tile), "l"(__cvta_generic_to_global((const char *)src[s] + at)), "r"(bytes), "r"(full) : "memory");
+}
+/* The stage's first tile to where it belongs; at most one earlier tile is still being read when this returns. */
+OCCL_FN void occl_bulk_give(const char *tile, void *dst, const void *const *more, uint32_t nmore, uint64_t at, uint32_t bytes)
+{
+    uint32_t from = occl_bulk_address(tile);
+#pragma unroll 1
+    for (uint32_t s = 0; s <= nmore; s++)
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                     : : "l"(__cvta_generic_to_global((const char *)(s ? more[s - 1] : dst) + at)), "r"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+    asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
+}
+/* All that was given is where it belongs. */
+OCCL_FN void occl_bulk_given(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
+    occl_bulk_fence();
+}
+/* Not bounded, as a load is not. */
+OCCL_FN void occl_bulk_wait(uint32_t stage, uint32_t parity)
+{
+    uint32_t full = occl_bulk_address(occl_bulk_words() + stage), there;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(there) : "r"(full), "r"(parity) : "memory");
+    } while (!there);
+}
+/* Bytes of all buffers from `at` up to `end`, multiples of 16 away from each other and from a 16-byte boundary. */
+OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const void *const *more, uint32_t nmore, const void *const *src,
+                              uint32_t nsrc, uint64_t at, uint64_t end)
+{
+    enum { W = 2 };
+    const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l);
+    const uint32_t tile = nsrc == 1 ? 16384 : stride * (loop < OCCL_LOOP_sumf16 ? W : W / 2);
+    const uint32_t most = OCCL_BULK_BYTES / (tile * nsrc), stages = most > OCCL_BULK_STAGES ? OCCL_BULK_STAGES : most;
+    uint32_t stage = 0, odd = (uint32_t)occl_bulk_words()[OCCL_BULK_STAGES];
+    if (lane == 0) {
+        uint64_t next = at;
+        occl_bulk_fence();
+#pragma unroll 1
+        for (uint32_t i = 0; i < stages && next < end; i++, next += tile)
+            occl_bulk_ask(i, src, nsrc, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
+    } else if (nsrc == 1) {
+        return;
+    }
+#pragma unroll 1
+    for (bool first = true; at < end; first = false) {
+        const uint32_t bytes = end - at < tile ? (uint32_t)(end - at) : tile;
+        char *here = (char *)occl_bulk_tiles + stage * nsrc * tile;
+        occl_bulk_wait(stage, odd >> stage & 1);
+        if (nsrc > 1) {
+            uint32_t a[4 * W], v[4 * W];
+            bool on[W];
+#pragma unroll
+            for (uint32_t w = 0; w < W; w++)
+                on[w] = w * stride + lane * 16 < bytes && w * stride < tile;
+#pragma unroll
+            for (uint32_t j = 0; j < 4 * W; j++)
+                v[j] = 0;
+            occl_dev_fetch<W>(v, here + lane * 16, 16, 16, stride, on);
+            occl_dev_begin<W>(loop, a, v);
+#pragma unroll 1
+            for (uint32_t s = 1; s < nsrc; s++) {
+                occl_dev_fetch<W>(v, here + s * tile + lane * 16, 16, 16, stride, on);
+                occl_dev_combine<W>(loop, a, v);
+            }
+            occl_dev_end<W>(loop, v, a);
+            occl_dev_drop<W>(here + lane * 16, v, 16, 16, stride, on);
+            occl_bulk_fence();
+            occl_sync(l);
+        }
+        if (lane == 0) {
+            /* The stage before this one is free once its sum has been read. */
+            uint64_t next = at + (uint64_t)(stages - 1) * tile;
+            occl_bulk_give(here, dst, more, nmore, at, bytes);
+            if (!first && next < end)
+                occl_bulk_ask(stage ? stage - 1 : stages - 1, src, nsrc, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
+        }
+        odd ^= 1u << stage;
+        stage = stage + 1 == stages ? 0 : stage + 1;
+        at += tile;
+    }
+    if (lane == 0) {
+        occl_bulk_words()[OCCL_BULK_STAGES] = odd; /* a step ends with a barrier */
+        occl_bulk_given();
+    }
+}
+#else
+OCCL_FN uint32_t occl_bulk_there(void) { return 0; }
+OCCL_FN void occl_bulk_open(occl_lanes_t l) { (void)l; }
+OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t, const void *const *, uint32_t, uint64_t, uint64_t) {}
+#endif
 
 /* The result goes to dst, and to `nmore` more places. */
 OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void *dst, const void *const *more, uint32_t nmore,
@@ -734,8 +936,10 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
         return;
     }
     n *= size; /* bytes from here on */
+#pragma unroll 1
     for (uint32_t s = 0; s < nsrc; s++)
         differ |= ((uint32_t)(uintptr_t)src[s] ^ low) & 15;
+#pragma unroll 1
     for (uint32_t s = 0; s < nmore; s++)
         differ |= ((uint32_t)(uintptr_t)more[s] ^ low) & 15;
     unit = differ & (0u - differ);
@@ -753,9 +957,15 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
         const uint32_t stride = step * occl_nlanes(l);
         const uint32_t ways = piece < 4 ? 1 : loop < OCCL_LOOP_sumf16 ? OCCL_WAYS : OCCL_WAYS / 2;
         const uint64_t end = part == 0 ? head : part == 1 ? mid : n;
+        uint64_t at = part == 0 ? 0 : part == 1 ? head : mid;
 
+        /* 16-byte elements that are aligned are units, too. */
+        if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && occl_bulk_there()) {
+            occl_bulk_reduce(l, loop, dst, more, nmore, src, nsrc, at, end);
+            continue;
+        }
 #pragma unroll 1
-        for (uint64_t at = (part == 0 ? 0 : part == 1 ? head : mid) + occl_lane(l) * step; at < end; at += stride * ways) {
+        for (at += occl_lane(l) * step; at < end; at += stride * ways) {
             const uint32_t left = end - at < 0x40000000u ? (uint32_t)(end - at) : 0x40000000u;
             uint32_t a[4 * OCCL_WAYS], v[4 * OCCL_WAYS];
             bool on[OCCL_WAYS];
@@ -767,29 +977,13 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
             for (uint32_t j = 0; j < 4 * OCCL_WAYS; j++)
                 v[j] = 0;
             occl_dev_fetch<OCCL_WAYS>(v, (const char *)src[0] + at, step, piece, stride, on);
-            if (loop >= OCCL_LOOP_sumbf16) {
-                occl_dev_widen<occl_dev_load_bf16>(a, v);
-            } else if (loop >= OCCL_LOOP_sumf16) {
-                occl_dev_widen<occl_dev_load_f16>(a, v);
-            } else {
-#pragma unroll
-                for (uint32_t j = 0; j < 4 * OCCL_WAYS; j++)
-                    a[j] = v[j];
-            }
+            occl_dev_begin<OCCL_WAYS>(loop, a, v);
 #pragma unroll 1
             for (uint32_t s = 1; s < nsrc; s++) {
                 occl_dev_fetch<OCCL_WAYS>(v, (const char *)src[s] + at, step, piece, stride, on);
-                occl_dev_combine(loop, a, v);
+                occl_dev_combine<OCCL_WAYS>(loop, a, v);
             }
-            if (loop >= OCCL_LOOP_sumbf16) {
-                occl_dev_narrow<occl_dev_round_bf16>(v, a);
-            } else if (loop >= OCCL_LOOP_sumf16) {
-                occl_dev_narrow<occl_dev_round_f16>(v, a);
-            } else {
-#pragma unroll
-                for (uint32_t j = 0; j < 4 * OCCL_WAYS; j++)
-                    v[j] = a[j];
-            }
+            occl_dev_end<OCCL_WAYS>(loop, v, a);
             occl_dev_drop<OCCL_WAYS>((char *)dst + at, v, step, piece, stride, on);
 #pragma unroll 1
             for (uint32_t s = 0; s < nmore; s++)
@@ -803,24 +997,16 @@ OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *d
     occl_dev_reduce_to(l, type, op, dst, 0, 0, src, nsrc, n);
 }
 
-/*
- * Little data, 8 bytes of it a lane: first[i] folded with `n` - 1 more, of which number k's word i is at rest[k * per + i], and with the
- * lane's own word at place `me`. Only what is common is done here (0: it was not): a lane that has one word to add takes
- * longer through the loop above than the word took to come.
- */
-template <class T, T (*OP)(T, T)>
-static __device__ __forceinline__ uint64_t occl_dev_little(uint64_t own, const uint64_t *rest, uint32_t per, uint32_t me, uint32_t n)
+template <class T, T (*OP)(T, T)> static __device__ __forceinline__ uint64_t occl_dev_little(const uint64_t *row, uint32_t per, uint32_t n)
 {
     union {
         uint64_t w;
         T e[8 / sizeof(T)];
     } a, x;
-    a.w = me == 0 ? own : *rest;
-    rest += me == 0 ? 0 : per;
+    a.w = *row;
 #pragma unroll 1
     for (uint32_t p = 1; p < n; p++) {
-        x.w = p == me ? own : *rest;
-        rest += p == me ? 0 : per;
+        x.w = *(row += per);
 #pragma unroll
         for (uint32_t i = 0; i < 8 / sizeof(T); i++)
             a.e[i] = OP(a.e[i], x.e[i]);
@@ -828,18 +1014,16 @@ static __device__ __forceinline__ uint64_t occl_dev_little(uint64_t own, const u
     return a.w;
 }
 template <float (*LOAD)(uint16_t), uint16_t (*ROUND)(float), float (*OP)(float, float)>
-static __device__ __forceinline__ uint64_t occl_dev_little_half(uint64_t own, const uint64_t *rest, uint32_t per, uint32_t me, uint32_t n)
+static __device__ __forceinline__ uint64_t occl_dev_little_half(const uint64_t *row, uint32_t per, uint32_t n)
 {
     float a[4];
-    uint64_t w = me == 0 ? own : *rest;
-    rest += me == 0 ? 0 : per;
+    uint64_t w = *row;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
         a[i] = LOAD((uint16_t)(w >> (16 * i)));
 #pragma unroll 1
     for (uint32_t p = 1; p < n; p++) {
-        w = p == me ? own : *rest;
-        rest += p == me ? 0 : per;
+        w = *(row += per);
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             a[i] = OP(a[i], LOAD((uint16_t)(w >> (16 * i))));
@@ -850,31 +1034,21 @@ static __device__ __forceinline__ uint64_t occl_dev_little_half(uint64_t own, co
         w |= (uint64_t)ROUND(a[i]) << (16 * i);
     return w;
 }
-OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, uint64_t own, const uint64_t *rest, uint32_t per, uint32_t me,
-                                      uint32_t n, uint64_t *to)
+OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, const uint64_t *row, uint32_t per, uint32_t n, uint64_t *to)
 {
-#define OCCL_LITTLE(T, O, elem, name)                                                                                  \
+#define X(T, O, elem, name)                                                                                            \
     if (type == OCCL_T_##T && op == OCCL_OP_##O) {                                                                     \
-        *to = occl_dev_little<elem, occl_dev_op_##name>(own, rest, per, me, n);                                        \
+        *to = occl_dev_little<elem, occl_dev_op_##name>(row, per, n);                                                  \
         return 1;                                                                                                      \
     }
-#define OCCL_LITTLE_HALF(T, O, kind, name)                                                                             \
+#define H(T, O, kind, name)                                                                                            \
     if (type == OCCL_T_##T && op == OCCL_OP_##O) {                                                                     \
-        *to = occl_dev_little_half<occl_dev_load_##kind, occl_dev_round_##kind, occl_dev_op_##name>(own, rest, per, me, n); \
+        *to = occl_dev_little_half<occl_dev_load_##kind, occl_dev_round_##kind, occl_dev_op_##name>(row, per, n);      \
         return 1;                                                                                                      \
     }
-    OCCL_LITTLE(F32, SUM, float, sumf32)
-    OCCL_LITTLE(F64, SUM, double, sumf64)
-    OCCL_LITTLE_HALF(BF16, SUM, bf16, sumbf16)
-    OCCL_LITTLE_HALF(F16, SUM, f16, sumf16)
-    OCCL_LITTLE(I32, SUM, uint32_t, sum32)
-    OCCL_LITTLE(I64, SUM, uint64_t, sum64)
-    OCCL_LITTLE(F32, MAX, float, maxf32)
-    OCCL_LITTLE(F32, MIN, float, minf32)
-    OCCL_LITTLE(I32, MAX, int32_t, maxi32)
-    OCCL_LITTLE(I32, MIN, int32_t, mini32)
-#undef OCCL_LITTLE
-#undef OCCL_LITTLE_HALF
+    OCCL_DEV_LITTLE(X, H)
+#undef X
+#undef H
     return 0;
 }
 

@@ -92,6 +92,25 @@ OCCL_FN uint32_t occl_front_get(occl_front_t *f, uint32_t c, uint64_t number, ui
 #define OCCL_CACHE_STEPS 40
 #define OCCL_CACHE_SECTIONS 8
 #define OCCL_CACHE_RANKS 16
+/*
+ * A plan that fits the fast lane (occl_dev_quick.h), as what remains to be done when its run comes: everything that plan, program and links
+ * say is in here.
+ */
+#define OCCL_QUICKS 32     /* plans that a block remembers, by serial; a power of two */
+#define OCCL_QUICK_RANKS 8
+typedef struct occl_quick {
+    uint64_t serial;                  /* that was looked at; 0: none */
+    uint64_t shape[3];                /* words 11, 12 and 15 that it was made for */
+    uint32_t good, pc;                /* pc: where the general path goes on when the messages do not come in time */
+    uint32_t words, bytes;            /* of each message */
+    uint32_t nsend, nrecv, half;      /* half: bytes from the first half's slots to the second's */
+    uint32_t me, rows;                /* fold: all `rows` rows of the stage, mine is number `me`; 0: no fold */
+    uint32_t type, op, steps;
+    uint32_t own, own_to;             /* operands, see occl_quick_at; own: OCCL_QUICK_NONE where there is no part of my own */
+    uint32_t from[OCCL_QUICK_RANKS], to[OCCL_QUICK_RANKS];
+    unsigned char *tx[OCCL_QUICK_RANKS], *rx[OCCL_QUICK_RANKS]; /* slot 0 of the first half */
+} occl_quick_t;
+
 typedef struct occl_cache {
     occl_dev_run_t *owner;      /* whose run, state and plan are here, ready to be worked on; or 0 */
     occl_dev_run_t *raw;        /* whose words are in `run` as they were submitted; or 0 */
@@ -105,8 +124,23 @@ typedef struct occl_cache {
     occl_link_t links[OCCL_CACHE_RANKS];
     const void *srcs[OCCL_CACHE_RANKS];
     const void *dsts[OCCL_CACHE_RANKS];
+    uint64_t sub[4 * OCCL_SUB_WORDS]; /* leader: words of the submissions looked at last, */
+    uint32_t seen[4];                 /* ... and whether each has begun to come */
+    uint32_t luck, pad;               /* leader: the last run's peers came in time */
+    occl_quick_t quick[OCCL_QUICKS];
     uint64_t stage[OCCL_STAGE_BYTES / 8]; /* data of messages that came as words */
 } occl_cache_t;
+/* Before a daemon's first pass, one lane. What a launch left behind is not kept. */
+OCCL_FN void occl_cache_clear(occl_cache_t *k)
+{
+    uint32_t i;
+    k->owner = k->raw = 0;
+    k->serial = 0;
+    k->luck = 1;
+    OCCL_ROLLED
+    for (i = 0; i < OCCL_QUICKS; i++)
+        k->quick[i].serial = 0;
+}
 
 /* Where the block's cache is. On CUDA a place that the compiler knows: no pointer to hold, none to follow. */
 #if OCCL_CUDA
@@ -148,7 +182,7 @@ OCCL_FN uint32_t occl_front_place(uint32_t i)
  * Leader, all lanes: looks at the next submissions, one for each 32 lanes. Its own lanes keep a submission's words in *w: the first
  * group those of `taken` + 1, the next those of `taken` + 2.
  */
-enum { OCCL_SUB_AT_ONCE = 4 };
+enum { OCCL_SUB_AT_ONCE = 4 }; /* what the cache has room for */
 OCCL_FN uint32_t occl_front_groups(occl_lanes_t l)
 {
     uint32_t g = occl_nlanes(l) / OCCL_SUB_WORDS;
@@ -158,15 +192,19 @@ OCCL_FN const occl_sub_t *occl_front_sub(const occl_daemon_t *d, uint64_t number
 {
     return &d->front->sub[(number - 1) & (OCCL_QUEUE_LEN - 1)];
 }
-OCCL_FN uint32_t occl_front_look(occl_lanes_t l, occl_daemon_t *d, uint64_t taken, uint64_t *w)
+OCCL_FN uint32_t occl_front_look(occl_lanes_t l, occl_daemon_t *d, uint64_t taken, uint64_t *w, occl_cache_t *k)
 {
     uint32_t g = occl_lane(l) / OCCL_SUB_WORDS, i, ok = 1;
     *w = 0;
     if (g >= occl_front_groups(l))
         return 0;
     OCCL_ROLLED
-    for (i = occl_lane(l) % OCCL_SUB_WORDS; i < OCCL_SUB_WORDS; i += occl_nlanes(l))
+    for (i = occl_lane(l) % OCCL_SUB_WORDS; i < OCCL_SUB_WORDS; i += occl_nlanes(l)) {
         ok &= occl_front_word(occl_front_sub(d, taken + 1 + g), i, (uint32_t)(taken + 1 + g), w);
+        k->sub[g * OCCL_SUB_WORDS + i] = *w;
+        if (i == 0)
+            k->seen[g] = ok;
+    }
     return ok;
 }
 

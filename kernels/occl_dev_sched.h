@@ -14,14 +14,8 @@
 #define OCCL_KERNELS_SCHED_H
 
 #include "occl_dev_front.h"
+#include "occl_dev_quick.h"
 #include "occl_dev_step.h"
-
-#if OCCL_CUDA
-/* Nobody else reads it in place. */
-OCCL_FN void occl_count(uint64_t *p, uint64_t by) { *p += by; }
-#else
-OCCL_FN void occl_count(uint64_t *p, uint64_t by) { occl_store_relaxed64(p, occl_load_relaxed64(p) + by); }
-#endif
 
 #if !OCCL_CUDA
 void occl_host_wake(uint32_t *sleeper);
@@ -85,24 +79,25 @@ OCCL_FN void occl_dev_insert(occl_daemon_t *d, occl_chan_t *ch, occl_dev_run_t *
 #if OCCL_FRONT
     if (occl_cache_of(ch)->owner == r)
         occl_cache_of(ch)->owner = 0; /* submitted again: something may have changed */
-    if (occl_cache_of(ch)->raw == r) {
+    if (occl_cache_of(ch)->raw == r)
         occl_cache_of(ch)->run.st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
-        return;
-    }
 #endif
     r->st[ch->index].stick_ns = d->conf.stick_min_ns * 4;
     r->st[ch->index].stuck_since = 0;
 }
 
+enum { OCCL_TURN_OVER = 1, OCCL_TURN_MOVED = 2 };
+
 #if OCCL_FRONT
 /*
- * All lanes; the result is lane 0's. The leader takes what submissions it sees at one look (another look would cost those that have
- * come one more access to host memory), hands them to the other channels, a lane a channel, and keeps its own part if its table
+ * All lanes; the result is lane 0's, *any_p (what has moved) everybody's. The leader takes what submissions it sees at one look
+ * (another look would cost those that have come one more access to host memory), tries the fast lane, else hands them to the other channels, a lane a channel, and keeps its own part if its table
  * has room (else it goes through its inbox, too).
  */
-OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch)
+OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint32_t *any_p)
 {
     occl_queue_t *inbox = &d->chan[ch->index].inbox; /* ch may be a copy */
+    occl_cache_t *k = occl_cache_of(ch);
     uint64_t head, tail;
     uint32_t c, n, taken_any = 0;
     if (ch->index == 0) {
@@ -112,14 +107,19 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
         OCCL_ROLLED
         do {
             /* With nothing to do but to wait for something to do, that is all it does for a while. */
-            ok = occl_front_look(l, d, taken, &words);
+            ok = occl_front_look(l, d, taken, &words, k);
             some = occl_all(l, ok || occl_lane(l) >= OCCL_SUB_WORDS);
             OCCL_TRACE(l, ch, some ? 1 : 12);
         } while (!some && --idle);
         taken_any = some;
         OCCL_ROLLED
         for (g = 0; some; some = ++g < occl_front_groups(l) && occl_all(l, ok || occl_lane(l) / OCCL_SUB_WORDS != g)) {
-            uint32_t room = ch->ntable < OCCL_TABLE_MAX;
+            uint32_t room = ch->ntable < OCCL_TABLE_MAX, pc = 0;
+            if (room && occl_dev_quick(l, d, ch, taken + 1 + g, k->sub + g * OCCL_SUB_WORDS,
+                                       ch->ntable || (g + 1 < occl_front_groups(l) && k->seen[g + 1]), &pc)) {
+                *any_p = OCCL_TURN_MOVED;
+                continue;
+            }
             w = occl_front_take(l, d, ch, g, taken + 1 + g, words, &r);
             occl_sync(l); /* the run is written; the releases below cover all lanes */
             if (!(w & OCCL_SUB_LEFT))
@@ -132,6 +132,8 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
                     continue;
                 if (c == 0 && room) {
                     occl_dev_insert(d, ch, r);
+                    if (pc) /* it has gone part of its way */
+                        r->st[0].pc = k->run.st[0].pc = pc;
                     continue;
                 }
                 tail = in->tail;
@@ -196,8 +198,6 @@ OCCL_FN uint32_t occl_dev_accept(occl_daemon_t *d, occl_chan_t *ch)
 }
 #endif
 
-enum { OCCL_TURN_OVER = 1, OCCL_TURN_MOVED = 2 };
-
 /*
  * One run's turn. Returns OCCL_TURN_*. *result_p is what exec said last. Without patience a blocked run is left at once.
  * w is r as it is worked on: r itself, or what is in the cache.
@@ -261,7 +261,7 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
 {
     uint32_t waiting = 0, i = 0, any = 0;
 #if OCCL_FRONT
-    waiting = occl_dev_accept_front(l, d, ch);
+    waiting = occl_dev_accept_front(l, d, ch, &any);
 #else
     if (occl_lane(l) == 0)
         waiting = occl_dev_accept(d, ch);
@@ -273,6 +273,9 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
 #if OCCL_FRONT
         occl_dev_run_t *w = occl_cache_bring(l, ch, r);
         OCCL_TRACE(l, ch, 3);
+        /* Seen once, it goes the fast lane from now on. */
+        if (occl_lane(l) == 0 && ch->index == 0 && w->serial && occl_quick_of(occl_cache_of(ch), w->serial)->serial != w->serial)
+            occl_quick_make(occl_cache_of(ch), w);
 #else
         occl_dev_run_t *w = r;
 #endif

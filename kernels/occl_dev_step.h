@@ -82,10 +82,10 @@ OCCL_FN uint32_t occl_words_of(const occl_dev_run_t *r, const occl_step_t *s)
 {
     return (uint32_t)((s->n * occl_plan_of(r)->elem_bytes + 7) / 8);
 }
-/* Data of peer p's message, once it is here: of all others' in rank order, or of the only one's. */
+/* Data of peer p's message, once it is here: a row for every rank, my own unused until a fold wants it; or that of the only one. */
 OCCL_FN unsigned char *occl_words_stage(const occl_dev_run_t *r, occl_cache_t *k, const occl_step_t *s, uint32_t p)
 {
-    uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p - (p > occl_plan_of(r)->rank);
+    uint32_t q = s->wait == OCCL_WAIT_SLOT ? 0 : p;
     return (unsigned char *)(k->stage + (uint64_t)q * occl_words_of(r, s));
 }
 /* Words w, w + step, ... of one message onto the stage, four loads at a time. OCCL_DONE, OCCL_AGAIN or OCCL_MISMATCH. */
@@ -133,8 +133,9 @@ OCCL_FN uint32_t occl_words_ready(occl_lanes_t l, const occl_dev_run_t *r, uint3
     /* Who looks at signatures looks at all of them: a mismatch wins, whoever else is late. */
     OCCL_ROLLED
     for (; q < last && (v == OCCL_DONE || w == 0); q++) {
-        const occl_slot_t *slot = occl_slot_rx(r, c * n + (one ? (uint32_t)s->wait_peer : q + (q >= me)), k);
-        uint32_t x = occl_words_look((const uint64_t *)slot, w, lanes, per, want, r->sig, cache->stage + (uint64_t)q * (per - 1));
+        uint32_t row = one ? 0 : q + (q >= me);
+        const occl_slot_t *slot = occl_slot_rx(r, c * n + (one ? (uint32_t)s->wait_peer : row), k);
+        uint32_t x = occl_words_look((const uint64_t *)slot, w, lanes, per, want, r->sig, cache->stage + row * (per - 1));
         v = x == OCCL_MISMATCH || v == OCCL_DONE ? x : v;
     }
     if (occl_all(l, v == OCCL_DONE))
@@ -151,6 +152,17 @@ OCCL_FN uint64_t occl_words_load(const unsigned char *p, uint64_t bytes)
     for (b = 0; b < 8 && b < bytes; b++)
         v |= (uint64_t)p[b] << (8 * b);
     return v;
+}
+OCCL_FN void occl_words_put(unsigned char *p, uint64_t v, uint64_t bytes)
+{
+    uint32_t b;
+    if (bytes >= 8 && (uintptr_t)p % 8 == 0) {
+        *(uint64_t *)(void *)p = v;
+        return;
+    }
+    OCCL_ROLLED
+    for (b = 0; b < 8 && b < bytes; b++)
+        p[b] = (unsigned char)(v >> (8 * b));
 }
 /* Message k to one peer or to all; the operand is src, for rank p at src + p * stride. */
 OCCL_FN void occl_words_post(occl_lanes_t l, const occl_dev_run_t *r, uint32_t c, const occl_step_t *s, uint64_t iter,
@@ -374,24 +386,18 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
                                  uint64_t lo, uint64_t cnt)
 {
     uint32_t c = ch->index, n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, i;
-    uint32_t nsrc = s->op == OCCL_STEP_REDUCE ? 2 : n;
+    uint32_t nsrc = s->op == OCCL_STEP_REDUCE_ALL ? n : s->op == OCCL_STEP_REDUCE ? 2 : 1;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
     const void **srcs = ch->srcs;
 #if OCCL_CUDA
     if (r->words && s->op == OCCL_STEP_REDUCE_ALL && cnt * eb <= 8ull * occl_nlanes(l)) {
         uint32_t bytes = (uint32_t)(cnt * eb), at = occl_lane(l) * 8, done = 1;
         if (at < bytes) {
-            uint64_t to;
-            done = occl_dev_fold_little(occl_plan_of(r)->type, occl_plan_of(r)->op,
-                                        occl_words_load(occl_operand(r, c, s, &s->src, iter, lo) + at, bytes - at),
-                                        occl_cache_of(ch)->stage + occl_lane(l), occl_words_of(r, s), me, n, &to);
-            if (done && at + 8 <= bytes && (uintptr_t)d % 8 == 0)
-                *(uint64_t *)(void *)(d + at) = to;
-            else if (done) {
-                OCCL_ROLLED
-                for (i = 0; i < 8 && at + i < bytes; i++)
-                    d[at + i] = (unsigned char)(to >> (8 * i));
-            }
+            uint64_t to, *stage = occl_cache_of(ch)->stage + occl_lane(l);
+            stage[me * occl_words_of(r, s)] = occl_words_load(occl_operand(r, c, s, &s->src, iter, lo) + at, bytes - at);
+            done = occl_dev_fold_little(occl_plan_of(r)->type, occl_plan_of(r)->op, stage, occl_words_of(r, s), n, &to);
+            if (done)
+                occl_words_put(d + at, to, bytes - at);
         }
         if (occl_all(l, done))
             return OCCL_DONE;
@@ -410,7 +416,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
     occl_sync(l); /* the pointer list of an earlier step is no longer in use */
     OCCL_ROLLED
     for (i = occl_lane(l); i < nsrc; i += occl_nlanes(l)) {
-        if (s->op == OCCL_STEP_REDUCE) {
+        if (s->op != OCCL_STEP_REDUCE_ALL) {
             srcs[i] = occl_operand(r, c, s, i ? &s->src2 : &s->src, iter, lo);
 #if OCCL_FRONT
             if (r->words && (i ? s->src2.space : s->src.space) == OCCL_SP_RXSLOT)
@@ -511,7 +517,12 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
 #endif
     switch (s->op) {
     case OCCL_STEP_COPY:
-        return occl_act_copy(l, ch, r, s, iter, lo, cnt);
+#if OCCL_CUDA
+        /* Much: as a reduction of one source, whose loop has more in flight. */
+        if (cnt * eb < OCCL_BULK_LEAST || r->words || !occl_bulk_there())
+#endif
+            return occl_act_copy(l, ch, r, s, iter, lo, cnt);
+        /* fall through */
     case OCCL_STEP_REDUCE:
     case OCCL_STEP_REDUCE_ALL:
         return occl_act_reduce(l, ch, r, s, iter, lo, cnt);

@@ -52,7 +52,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     occl_chan_t ch;
     occl_status_t s = OCCL_OK;
     cudaError_t e;
-    int count = 0, least, most, was;
+    int count = 0, least, most, was, major = 0, room = 0;
     size_t list = (size_t)(max_ranks < 2 ? 2 : max_ranks) + 2;
 
     memset(cu, 0, sizeof(*cu));
@@ -75,6 +75,12 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     }
     /* Loaded now, so that no later launch of ours is a first one, which would wait for what runs. */
     DO(cudaFuncGetAttributes(&attr, (const void *)occl_k_daemon), "loading the kernel")
+    DO(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "compute capability")
+    DO(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory")
+    if (major >= 9 && attr.sharedSizeBytes + OCCL_BULK_BYTES <= (size_t)room) {
+        cu->shared = OCCL_BULK_BYTES;
+        DO(cudaFuncSetAttribute((const void *)occl_k_daemon, cudaFuncAttributeMaxDynamicSharedMemorySize, OCCL_BULK_BYTES), "shared memory")
+    }
     DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
     DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
     DO(cudaStreamCreateWithFlags((cudaStream_t *)&cu->side, cudaStreamNonBlocking), "stream")
@@ -314,6 +320,7 @@ occl_status_t occl_cuda_launch(occl_cuda_t *cu)
     c.gridDim.x = cu->grid;
     c.blockDim.x = cu->lanes;
     c.gridDim.y = c.gridDim.z = c.blockDim.y = c.blockDim.z = 1;
+    c.dynamicSmemBytes = cu->shared;
     c.stream = (cudaStream_t)cu->stream;
     a[0].id = cudaLaunchAttributeClusterDimension;
     a[0].val.clusterDim.x = cu->cluster;

@@ -20,6 +20,7 @@ typedef struct occl_cuda {
     int device;
     uint32_t nchannels, lanes, cluster;
     uint32_t grid;              /* channels of the next launch; at most nchannels */
+    uint32_t shared;            /* a block's OCCL_BULK_BYTES, or 0 */
     occl_daemon_t *daemon;      /* device memory */
     occl_chan_t *chan;          /* device memory [nchannels] */
     const void **srcs;          /* device memory */

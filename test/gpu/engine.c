@@ -6,7 +6,7 @@
  *
  *     engine              the tests (TAP)
  *     engine small        a few of them, for compute-sanitizer
- *     engine bench        latencies and bandwidth, as tables (engine latency, engine bandwidth: one of them)
+ *     engine bench        latencies and bandwidth, as tables (engine latency, engine bandwidth [channels]: one of them)
  *     engine trace        where the time of a small run goes (daemon.cu built with -DOCCL_TRACING)
  *
  * Nothing can hang: the daemon leaves by itself, and every wait here ends.
@@ -106,7 +106,7 @@ typedef struct job {
     uint32_t what[MAX_RANKS];
     uint32_t parks, words, plain; /* plain: no data-with-flag words even where they fit */
 } job_t;
-static uint64_t serials;
+static uint64_t serials[MAX_RANKS]; /* as they are: of a device */
 
 static int exact(const job_t *j)
 {
@@ -312,7 +312,7 @@ static int make(job_t *j)
         v->nslots = j->geo.nslots;
         v->sig = 0x5151000000000000u + j->planner->kind;
         v->chunk = j->chunk;
-        v->serial = ++serials;
+        v->serial = ++serials[r];
         v->words = (uint16_t)(j->words = !j->plain && occl_plan_words(j->planner, plan[r], j->chunk, j->geo.slot_bytes,
                                                                       j->geo.nslots, OCCL_STAGE_BYTES));
         occl_plan_free(plan[r]);
@@ -744,6 +744,15 @@ static void test_failures(void)
     j.geo = small_slots;
     if (!make(&j))
         bail("no plan");
+    for (int i = 0; i < 3; i++) { /* from the second one on it goes the fast lane */
+        renew(&j);
+        for (uint32_t r = 0; r < n; r++) {
+            submit(&j, r, 1, 1);
+            outstanding[r]++;
+        }
+        if (!finish(&p, 1, outstanding, n) || !right(&j, why, sizeof(why)))
+            bail("a plain run fails");
+    }
     renew(&j);
     j.view[n - 1].sig++;
     for (uint32_t r = 0; r < n; r++) {
@@ -778,6 +787,105 @@ static void test_failures(void)
     }
     ok(finish(&p, 1, outstanding, n) && right(&j, why, sizeof(why)), "and the next run of the tag is right");
     unmake(&j);
+}
+
+/* Small runs whose peers come at once, a little late, or when the fast lane has given up; with and without others in between. */
+static void test_late(int rounds)
+{
+    char why[200] = "";
+    for (uint32_t two = 0; two < 2; two++)
+        for (int i = 0; occl_planners[i]; i++) {
+            uint32_t outstanding[MAX_RANKS] = {0}, n = nranks_open, over = 0;
+            job_t jobs[2], *list[2] = {&jobs[0], &jobs[1]};
+            int good = 1;
+            if (!(occl_planners[i]->moves & 1))
+                continue;
+            for (uint32_t k = 0; k <= two; k++) {
+                job_t *j = list[k];
+                memset(j, 0, sizeof(*j));
+                j->planner = k ? occl_planner_find(OCCL_COLL_ALLREDUCE, "oneshot") : occl_planners[i];
+                j->n = n;
+                j->root = n - 1;
+                j->type = k ? OCCL_T_F32 : OCCL_T_I32;
+                j->op = OCCL_OP_SUM;
+                j->count = k ? 300 : 3;
+                j->channels = 1;
+                j->geo = (occl_geometry_t){4096, 4};
+                good &= make(j);
+                if (!good)
+                    break;
+            }
+            if (!good)
+                continue;
+            for (int t = 0; t < rounds && good; t++) {
+                for (uint32_t k = 0; k <= two; k++)
+                    renew(list[k]);
+                for (uint32_t r = 0; r < n; r++) {
+                    uint64_t end = occl_host_clock_ns() + (t % 3 ? rng() % 30000 : 0);
+                    uint32_t first = two ? (uint32_t)(rng() % 2) : 0, rank = (r + (uint32_t)t) % n;
+                    for (uint32_t k = 0; k <= two; k++) {
+                        submit(list[k ^ first], rank, 1, 1);
+                        outstanding[rank]++;
+                    }
+                    over = 0;
+                    while (occl_host_clock_ns() < end)
+                        over += poll_ranks(list, 1 + two, outstanding);
+                }
+                for (uint32_t r = over = 0; r < n; r++)
+                    over += outstanding[r];
+                good = finish(list, 1 + two, outstanding, over);
+                for (uint32_t k = 0; k <= two && good; k++)
+                    good = right(list[k], why, sizeof(why));
+            }
+            if (!ok(good, "%s/%s, small, peers early and late%s", occl_coll_name(occl_planners[i]->kind), occl_planners[i]->name,
+                    two ? ", an all-reduce beside it" : ""))
+                diag("%s", why);
+            for (uint32_t k = 0; k <= two; k++)
+                unmake(list[k]);
+        }
+}
+
+/* Data that come in bulk where the architecture does that, with remainders, and where alignment forbids it. */
+static void test_bulk(int small)
+{
+    static const struct {
+        uint32_t type, op;
+    } pairs[] = {{OCCL_T_F32, OCCL_OP_SUM}, {OCCL_T_BF16, OCCL_OP_SUM}, {OCCL_T_F64_I32, OCCL_OP_MAXLOC}, {OCCL_T_U8, OCCL_OP_MAX},
+                 {OCCL_T_I64, OCCL_OP_BXOR}, {OCCL_T_F64, OCCL_OP_SUM}};
+    static const struct {
+        occl_collkind_t kind;
+        const char *name;
+    } what[] = {{OCCL_COLL_ALLREDUCE, "push"}, {OCCL_COLL_ALLREDUCE, "oneshot"}, {OCCL_COLL_ALLREDUCE, "twoshot"}, {OCCL_COLL_ALLGATHER, "direct"},
+                {OCCL_COLL_ALLTOALL, "direct"}, {OCCL_COLL_BCAST, "direct"}};
+    char why[200] = "";
+    for (uint32_t w = 0; w < 6; w++) {
+        int cases = 0, bad = 0;
+        for (uint32_t i = 0; i < (small ? 1 : 6) && !bad; i++)
+            for (uint32_t shift = 0; shift < (small ? 1 : 16) && !bad; shift += 4 + 4 * (shift == 4)) {
+                job_t j;
+                memset(&j, 0, sizeof(j));
+                j.planner = occl_planner_find(what[w].kind, what[w].name);
+                j.move = OCCL_MOVE_EXPOSED;
+                j.n = nranks_open;
+                j.type = pairs[i].type;
+                j.op = pairs[i].op;
+                j.eb = occl_dev_type_bytes(j.type);
+                j.count = (small ? 60000 : 600000) / j.eb + 1 + rng() % 50;
+                j.channels = 1 + i % dev[0].nchannels;
+                j.in_place = i & 1 && what[w].kind != OCCL_COLL_ALLTOALL;
+                j.shift = shift;
+                j.geo = small_slots;
+                j.chunk = (small ? 20000 : 100000) / j.eb;
+                bad = run_job(&j, 2, why, sizeof(why)) != 1;
+                cases++;
+                if (bad) {
+                    ok(0, "%s/%s, %s of %s, shift %u", occl_coll_name(what[w].kind), what[w].name, op_name[j.op], type_name[j.type], shift);
+                    diag("%s", why);
+                }
+            }
+        if (!bad)
+            ok(1, "%s/%s, exposed, large, on %u ranks: right in %d cases", occl_coll_name(what[w].kind), what[w].name, nranks_open, cases);
+    }
 }
 
 /* --- bench ------------------------------------------------------------------------------------------------------------- */
@@ -895,24 +1003,24 @@ static void bench_burst(uint32_t n, uint32_t tags)
     }
 }
 
-static void bench_bandwidth(const char *planner, uint32_t n, uint32_t channels, uint64_t bytes, uint64_t chunk_bytes)
+static void bench_bandwidth(occl_collkind_t kind, const char *planner, uint32_t n, uint32_t channels, uint64_t bytes, uint64_t chunk_bytes)
 {
     enum { N = 9 };
-    double v[N];
+    double v[N], moved = (double)bytes * 2 * n;
     uint32_t outstanding[MAX_RANKS] = {0};
     job_t j, *p = &j;
     char why[200] = "";
     memset(&j, 0, sizeof(j));
-    j.planner = occl_planner_find(OCCL_COLL_ALLREDUCE, planner);
+    j.planner = occl_planner_find(kind, planner);
     j.move = OCCL_MOVE_EXPOSED;
     j.n = n;
     j.type = OCCL_T_F32;
     j.op = OCCL_OP_SUM;
-    j.count = bytes / 4;
+    j.count = bytes / 4 / (kind == OCCL_COLL_ALLREDUCE || kind == OCCL_COLL_BCAST ? 1 : n);
     j.channels = channels;
     j.geo = small_slots;
     j.chunk = chunk_bytes / 4;
-    if (!make(&j))
+    if (!j.planner || !make(&j))
         return;
     renew(&j);
     for (int i = 0; i < N; i++) {
@@ -927,28 +1035,38 @@ static void bench_bandwidth(const char *planner, uint32_t n, uint32_t channels, 
         j.run++;
     }
     qsort(v, N, sizeof(*v), by_value);
-    /* at least: each byte is read once and written once */
-    printf("| %-7s | %u | %10llu | %2u | %8llu | %9.1f | %9.1f | %9.1f | %7.2f TB/s | %s |\n", planner, n, (unsigned long long)bytes,
-           channels, (unsigned long long)chunk_bytes, v[N / 2], v[0], v[N - 1], (double)bytes * 2 * n / v[N / 2] * 1e-6,
+    /* read and written, each byte of each rank's buffers once; of a bcast what the leaves read and write */
+    if (kind == OCCL_COLL_BCAST)
+        moved = (double)bytes * 2 * (n - 1);
+    if (kind == OCCL_COLL_REDUCE_SCATTER_BLOCK)
+        moved = (double)bytes * (n + 1);
+    printf("| %-14s %-7s | %u | %10llu | %2u | %8llu | %9.1f | %9.1f | %9.1f | %7.2f TB/s | %s |\n", occl_coll_name(kind), planner, n, (unsigned long long)bytes,
+           channels, (unsigned long long)chunk_bytes, v[N / 2], v[0], v[N - 1], moved / v[N / 2] * 1e-6,
            right(&j, why, sizeof(why)) ? "right" : why);
     fflush(stdout);
     unmake(&j);
 }
 
-static void bench_bandwidths(void)
+/* least: channels to begin with */
+static void bench_bandwidths(uint32_t least)
 {
     occl_sched_conf_t conf = usual;
     conf.linger_ns = 1000000;
     conf.residence_ns = 2000000000;
     printf("| algorithm | ranks | bytes | channels | chunk | median us | best | worst | traffic | result |\n");
-    for (uint32_t ch = 8; ch <= OCCL_CHANNELS_MAX; ch *= 2) {
+    for (uint32_t ch = least; ch <= OCCL_CHANNELS_MAX; ch *= 2) {
+        static const uint64_t sizes[] = {1 << 20, 16 << 20, 256 << 20};
         open_ranks(4, ch, 256, 1, &conf);
-        bench_bandwidth("twoshot", 4, ch, 1u << 20, 65536);
-        bench_bandwidth("twoshot", 4, ch, 256u << 20, 1u << 20);
-        for (uint64_t chunk = 65536; chunk <= 1048576; chunk *= 4) {
-            bench_bandwidth("push", 4, ch, 1u << 20, chunk);
-            bench_bandwidth("push", 4, ch, 16u << 20, chunk);
-            bench_bandwidth("push", 4, ch, 256u << 20, chunk);
+        for (int i = 0; i < 3; i++)
+            for (uint64_t chunk = 65536; chunk <= 1048576; chunk *= 4)
+                if (i == 2 ? chunk == 1048576 : chunk > 65536)
+                    bench_bandwidth(OCCL_COLL_ALLREDUCE, "push", 4, ch, sizes[i], chunk);
+        bench_bandwidth(OCCL_COLL_ALLREDUCE, "twoshot", 4, ch, 256u << 20, 1u << 20);
+        if (ch == OCCL_CHANNELS_MAX) {
+            bench_bandwidth(OCCL_COLL_ALLGATHER, "direct", 4, ch, 64u << 20, 1u << 20);
+            bench_bandwidth(OCCL_COLL_ALLTOALL, "direct", 4, ch, 64u << 20, 1u << 20);
+            bench_bandwidth(OCCL_COLL_BCAST, "direct", 4, ch, 64u << 20, 1u << 20);
+            bench_bandwidth(OCCL_COLL_REDUCE_SCATTER_BLOCK, "twoshot", 4, ch, 64u << 20, 1u << 20);
         }
         close_ranks();
     }
@@ -1087,7 +1205,7 @@ int main(int argc, char **argv)
     occl_cuda_close(&probe);
     if (!strcmp(what, "bench")) {
         bench_latencies();
-        bench_bandwidths();
+        bench_bandwidths(8);
         return 0;
     }
     if (!strcmp(what, "latency")) {
@@ -1095,7 +1213,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!strcmp(what, "bandwidth")) {
-        bench_bandwidths();
+        bench_bandwidths(argc > 2 ? (uint32_t)atoi(argv[2]) : 8);
         return 0;
     }
     if (!strcmp(what, "trace")) {
@@ -1115,6 +1233,8 @@ int main(int argc, char **argv)
         open_ranks(2, 2, 128, 1, &usual);
         test_every_planner(1);
         test_failures();
+        test_late(3);
+        test_bulk(1);
         test_orders(6, 2, "small");
         close_ranks();
         return tap_done();
@@ -1125,8 +1245,10 @@ int main(int argc, char **argv)
     open_ranks(3, 1, 256, 1, &usual);
     test_every_op();
     test_failures();
+    test_bulk(0);
     close_ranks();
     open_ranks(4, 4, 128, 1, &usual);
+    test_late(24);
     test_orders(8, 30, "daemons stay");
     close_ranks();
     brief.linger_ns = 5000;
