@@ -784,21 +784,22 @@ template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_end(uin
 
 /*
  * Bulk copies (sm_90): the sources come to shared memory by themselves, several tiles ahead, so that what is in flight is not bounded
- * by registers. A tile is what the lanes take in one turn of the loop, two units each, of every source; the sum takes the place
- * of the first source and leaves in bulk, too. Of a copy one lane moves all, and the others have nothing to do.
+ * by registers. A tile is what the lanes take in one turn of the loop, two units each, of every source. Of a copy one lane moves
+ * all, out of shared memory in bulk too, and the others have nothing to do.
  *
- * One lane asks, an mbarrier a stage says when all of it is there. What others have written to the sources was acquired by ordinary
- * loads; the proxy fence makes it visible to copies. A stage is asked for anew when its sum has left.
+ * An mbarrier a stage says when all of it is there, another when all warps have read it; then one of them, each in its turn, asks for
+ * a later tile. So warps wait for data and hardly for each other. What others have written to the sources was acquired by
+ * ordinary loads; the proxy fence makes it visible to copies.
  */
 #define OCCL_BULK_STAGES 8
 #define OCCL_BULK_SOURCES 8
 #define OCCL_BULK_LEAST 8192 /* bytes from which it pays */
 #if __CUDA_ARCH__ >= 900
 extern __shared__ __align__(128) unsigned char occl_bulk_tiles[];
-/* A barrier a stage; then which of them have been used an odd number of times. */
+/* A stage's barriers, "full" and "read"; then which of them have been used an odd number of times. */
 OCCL_FN uint64_t *occl_bulk_words(void)
 {
-    __shared__ uint64_t words[OCCL_BULK_STAGES + 1];
+    __shared__ uint64_t words[2 * OCCL_BULK_STAGES + 1];
     return words;
 }
 OCCL_FN uint32_t occl_bulk_there(void)
@@ -813,9 +814,10 @@ OCCL_FN void occl_bulk_open(occl_lanes_t l)
     if (occl_lane(l) != 0)
         return;
 #pragma unroll 1
-    for (uint32_t i = 0; i < OCCL_BULK_STAGES; i++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(occl_bulk_address(occl_bulk_words() + i)) : "memory");
-    occl_bulk_words()[OCCL_BULK_STAGES] = 0;
+    for (uint32_t i = 0; i < 2 * OCCL_BULK_STAGES; i++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                     : : "r"(occl_bulk_address(occl_bulk_words() + i)), "r"(i < OCCL_BULK_STAGES ? 1 : occl_nlanes(l) / 32) : "memory");
+    occl_bulk_words()[2 * OCCL_BULK_STAGES] = 0;
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }
 OCCL_FN void occl_bulk_fence(void) { asm volatile("fence.proxy.async;" : : : "memory"); }
@@ -829,14 +831,11 @@ OCCL_FN void occl_bulk_ask(uint32_t stage, const void *const *src, uint32_t nsrc
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                      : : "r"(to + s * tile), "l"(__cvta_generic_to_global((const char *)src[s] + at)), "r"(bytes), "r"(full) : "memory");
 }
-/* The stage's first tile to where it belongs; at most one earlier tile is still being read when this returns. */
-OCCL_FN void occl_bulk_give(const char *tile, void *dst, const void *const *more, uint32_t nmore, uint64_t at, uint32_t bytes)
+/* A tile to where it belongs; at most one earlier tile is still being read when this returns. */
+OCCL_FN void occl_bulk_give(const char *tile, void *dst, uint32_t bytes)
 {
-    uint32_t from = occl_bulk_address(tile);
-#pragma unroll 1
-    for (uint32_t s = 0; s <= nmore; s++)
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                     : : "l"(__cvta_generic_to_global((const char *)(s ? more[s - 1] : dst) + at)), "r"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 : : "l"(__cvta_generic_to_global(dst)), "r"(occl_bulk_address(tile)), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
     asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
 }
@@ -846,78 +845,106 @@ OCCL_FN void occl_bulk_given(void)
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
     occl_bulk_fence();
 }
-/* Not bounded, as a load is not. */
-OCCL_FN void occl_bulk_wait(uint32_t stage, uint32_t parity)
+/* This warp has read its part of the stage. */
+OCCL_FN void occl_bulk_done(occl_lanes_t l, uint32_t stage)
 {
-    uint32_t full = occl_bulk_address(occl_bulk_words() + stage), there;
+    __syncwarp();
+    if (occl_lane(l) % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(occl_bulk_address(occl_bulk_words() + OCCL_BULK_STAGES + stage)) : "memory");
+}
+/* For barrier `which`. Not bounded, as a load is not. */
+OCCL_FN void occl_bulk_wait(uint32_t which, uint32_t parity)
+{
+    uint32_t full = occl_bulk_address(occl_bulk_words() + which), there;
     do {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                      : "=r"(there) : "r"(full), "r"(parity) : "memory");
     } while (!there);
 }
 /* Bytes of all buffers from `at` up to `end`, multiples of 16 away from each other and from a 16-byte boundary. */
+OCCL_FN void occl_bulk_copy(void *dst, const void *const *src, uint64_t at, uint64_t end)
+{
+    const uint32_t tile = OCCL_BULK_BYTES / OCCL_BULK_STAGES;
+    uint32_t stage = 0, odd = (uint32_t)occl_bulk_words()[2 * OCCL_BULK_STAGES], full = odd;
+    uint64_t next = at;
+    occl_bulk_fence();
+#pragma unroll 1
+    for (uint32_t i = 0; i < OCCL_BULK_STAGES && next < end; i++, next += tile)
+        occl_bulk_ask(i, src, 1, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
+    /* `next` is asked for when the tile before the one at hand has left its stage. */
+    next = at + (uint64_t)(OCCL_BULK_STAGES - 1) * tile;
+#pragma unroll 1
+    for (bool first = true; at < end; first = false, at += tile, next += tile) {
+        occl_bulk_wait(stage, full >> stage & 1);
+        occl_bulk_give((const char *)occl_bulk_tiles + stage * tile, (char *)dst + at, end - at < tile ? (uint32_t)(end - at) : tile);
+        if (!first && next < end)
+            occl_bulk_ask((stage - 1) % OCCL_BULK_STAGES, src, 1, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
+        full ^= 1u << stage;
+        stage = (stage + 1) % OCCL_BULK_STAGES;
+    }
+    /* Here "read" has not been used: nobody else was there. */
+    occl_bulk_words()[2 * OCCL_BULK_STAGES] = (odd & ~0u << OCCL_BULK_STAGES) | full;
+    occl_bulk_given();
+}
 OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const void *const *more, uint32_t nmore, const void *const *src,
                               uint32_t nsrc, uint64_t at, uint64_t end)
 {
     enum { W = 2 };
-    const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l);
-    const uint32_t tile = nsrc == 1 ? 16384 : stride * (loop < OCCL_LOOP_sumf16 ? W : W / 2);
+    const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l), tile = stride * (loop < OCCL_LOOP_sumf16 ? W : W / 2);
     const uint32_t most = OCCL_BULK_BYTES / (tile * nsrc), stages = most > OCCL_BULK_STAGES ? OCCL_BULK_STAGES : most;
-    uint32_t stage = 0, odd = (uint32_t)occl_bulk_words()[OCCL_BULK_STAGES];
+    uint32_t stage = 0, mover = 0, odd = (uint32_t)occl_bulk_words()[2 * OCCL_BULK_STAGES];
     if (lane == 0) {
         uint64_t next = at;
         occl_bulk_fence();
 #pragma unroll 1
         for (uint32_t i = 0; i < stages && next < end; i++, next += tile)
             occl_bulk_ask(i, src, nsrc, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
-    } else if (nsrc == 1) {
-        return;
     }
 #pragma unroll 1
-    for (bool first = true; at < end; first = false) {
+    for (; at < end; at += tile) {
         const uint32_t bytes = end - at < tile ? (uint32_t)(end - at) : tile;
-        char *here = (char *)occl_bulk_tiles + stage * nsrc * tile;
+        const char *here = (const char *)occl_bulk_tiles + stage * nsrc * tile + lane * 16;
+        uint32_t a[4 * W], v[4 * W];
+        bool on[W];
+#pragma unroll
+        for (uint32_t w = 0; w < W; w++)
+            on[w] = w * stride + lane * 16 < bytes && w * stride < tile;
+#pragma unroll
+        for (uint32_t j = 0; j < 4 * W; j++)
+            v[j] = 0;
         occl_bulk_wait(stage, odd >> stage & 1);
-        if (nsrc > 1) {
-            uint32_t a[4 * W], v[4 * W];
-            bool on[W];
-#pragma unroll
-            for (uint32_t w = 0; w < W; w++)
-                on[w] = w * stride + lane * 16 < bytes && w * stride < tile;
-#pragma unroll
-            for (uint32_t j = 0; j < 4 * W; j++)
-                v[j] = 0;
-            occl_dev_fetch<W>(v, here + lane * 16, 16, 16, stride, on);
-            occl_dev_begin<W>(loop, a, v);
+        occl_dev_fetch<W>(v, here, 16, 16, stride, on);
+        occl_dev_begin<W>(loop, a, v);
 #pragma unroll 1
-            for (uint32_t s = 1; s < nsrc; s++) {
-                occl_dev_fetch<W>(v, here + s * tile + lane * 16, 16, 16, stride, on);
-                occl_dev_combine<W>(loop, a, v);
+        for (uint32_t s = 1; s < nsrc; s++) {
+            occl_dev_fetch<W>(v, here + s * tile, 16, 16, stride, on);
+            occl_dev_combine<W>(loop, a, v);
+        }
+        occl_bulk_done(l, stage);
+        occl_dev_end<W>(loop, v, a);
+        occl_dev_drop<W>((char *)dst + at + lane * 16, v, 16, 16, stride, on);
+#pragma unroll 1
+        for (uint32_t s = 0; s < nmore; s++)
+            occl_dev_drop<W>((char *)more[s] + at + lane * 16, v, 16, 16, stride, on);
+        if (lane == mover * 32) {
+            const uint64_t next = at + (uint64_t)stages * tile;
+            if (next < end) {
+                occl_bulk_wait(OCCL_BULK_STAGES + stage, odd >> (OCCL_BULK_STAGES + stage) & 1);
+                occl_bulk_ask(stage, src, nsrc, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
             }
-            occl_dev_end<W>(loop, v, a);
-            occl_dev_drop<W>(here + lane * 16, v, 16, 16, stride, on);
-            occl_bulk_fence();
-            occl_sync(l);
         }
-        if (lane == 0) {
-            /* The stage before this one is free once its sum has been read. */
-            uint64_t next = at + (uint64_t)(stages - 1) * tile;
-            occl_bulk_give(here, dst, more, nmore, at, bytes);
-            if (!first && next < end)
-                occl_bulk_ask(stage ? stage - 1 : stages - 1, src, nsrc, next, tile, end - next < tile ? (uint32_t)(end - next) : tile);
-        }
-        odd ^= 1u << stage;
+        mover = (mover + 1) * 32 == occl_nlanes(l) ? 0 : mover + 1;
+        odd ^= (1u << OCCL_BULK_STAGES | 1u) << stage;
         stage = stage + 1 == stages ? 0 : stage + 1;
-        at += tile;
     }
-    if (lane == 0) {
-        occl_bulk_words()[OCCL_BULK_STAGES] = odd; /* a step ends with a barrier */
-        occl_bulk_given();
-    }
+    occl_sync(l); /* all have begun with what lane 0 changes */
+    if (lane == 0)
+        occl_bulk_words()[2 * OCCL_BULK_STAGES] = odd; /* a step ends with a barrier */
 }
 #else
 OCCL_FN uint32_t occl_bulk_there(void) { return 0; }
 OCCL_FN void occl_bulk_open(occl_lanes_t l) { (void)l; }
+OCCL_FN void occl_bulk_copy(void *, const void *const *, uint64_t, uint64_t) {}
 OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t, const void *const *, uint32_t, uint64_t, uint64_t) {}
 #endif
 
@@ -961,7 +988,10 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
 
         /* 16-byte elements that are aligned are units, too. */
         if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && occl_bulk_there()) {
-            occl_bulk_reduce(l, loop, dst, more, nmore, src, nsrc, at, end);
+            if (nsrc > 1)
+                occl_bulk_reduce(l, loop, dst, more, nmore, src, nsrc, at, end);
+            else if (occl_lane(l) == 0)
+                occl_bulk_copy(dst, src, at, end);
             continue;
         }
 #pragma unroll 1
