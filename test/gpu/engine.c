@@ -1058,8 +1058,8 @@ static void bench_bandwidths(uint32_t least)
         static const uint64_t sizes[] = {1 << 20, 16 << 20, 256 << 20};
         open_ranks(4, ch, 256, 1, &conf);
         for (int i = 0; i < 3; i++)
-            for (uint64_t chunk = 65536; chunk <= 1048576; chunk *= 4)
-                if (i == 2 ? chunk == 1048576 : chunk > 65536)
+            for (uint64_t chunk = 262144; chunk <= 4194304; chunk *= 4)
+                if ((i == 2) == (chunk > 1048576) || chunk == 1048576)
                     bench_bandwidth(OCCL_COLL_ALLREDUCE, "push", 4, ch, sizes[i], chunk);
         bench_bandwidth(OCCL_COLL_ALLREDUCE, "twoshot", 4, ch, 256u << 20, 1u << 20);
         if (ch == OCCL_CHANNELS_MAX) {
