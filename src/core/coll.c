@@ -85,6 +85,9 @@ static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_ar
         return occl_fail(OCCL_ERR_ROOT, "root %d is not a rank of the communicator (0 to %d)", a->root, c->size - 1);
     if (a->kind == OCCL_COLL_SENDRECV && (a->peer < 0 || a->peer >= c->size))
         return occl_fail(OCCL_ERR_RANK, "rank %d is not in the communicator (0 to %d)", a->peer, c->size - 1);
+    if (reduces(a->kind) && c->dev->ops->far && !c->dev->ops->far->op_valid(a->op, a->type))
+        return occl_fail(OCCL_ERR_OP, "the op %s on the type %s cannot be done by the %s device", occl_op_name(a->op),
+                         occl_type_name(a->type), c->dev->ops->name);
     if (reduces(a->kind) && !occl_host_op_valid(a->op, a->type))
         return occl_fail(OCCL_ERR_OP, "the op %s is not defined for the type %s", occl_op_name(a->op), occl_type_name(a->type));
     if (a->count > (uint64_t)INT64_MAX / eb / (uint64_t)(c->size ? c->size : 1))

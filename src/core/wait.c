@@ -115,7 +115,8 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
     }
     if (occl_list_empty(&ctx->active))
         return any;
-    while (!occl_list_empty(&ctx->unchecked)) {
+    /* Each once: one that waits for the driver to map something comes back to the list's end. */
+    for (uint32_t n = occl_list_length(&ctx->unchecked); n && !occl_list_empty(&ctx->unchecked); n--) {
         occl_list_t *e = occl_list_pop(&ctx->unchecked);
         occl_tag_check(OCCL_CONTAINER(e, occl_tag_t, in_unchecked));
     }

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/daemon.h"
+#include "kernels/occl_dev_types.h"
 #include "transport/cuda_ipc.h"
 #include "util/clock.h"
 #include "util/lock.h"
@@ -566,6 +568,12 @@ static void cuda_scan(occl_device_t *dev)
     occl_ipc_scan(cd->ipc);
 }
 
+/* As the engine's own table (kernels/occl_dev_data.h), which has no long double where nvcc compiles it. */
+static int cuda_op_valid(uint32_t op, uint32_t type)
+{
+    return type != OCCL_T_FLD && type != OCCL_T_CLD && type != OCCL_T_FLD_I32 && occl_host_op_valid(op, type);
+}
+
 static const occl_device_far_ops_t far_ops = {
     .service = cuda_service,
     .busy = cuda_busy,
@@ -576,6 +584,7 @@ static const occl_device_far_ops_t far_ops = {
     .unmap = cuda_unmap,
     .base = cuda_base,
     .reserve_channels = cuda_reserve_channels,
+    .op_valid = cuda_op_valid,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .fill = cuda_fill,

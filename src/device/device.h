@@ -45,6 +45,8 @@ typedef struct occl_device_far_ops {
     /* A communicator's runs take so many channels. */
     void (*reserve_channels)(occl_device_t *dev, uint32_t channels);
 
+    /* Can it reduce this? */
+    int (*op_valid)(uint32_t op, uint32_t type);
     /* Zeroed memory: offset from the own base, or 0. */
     uint64_t (*alloc)(occl_device_t *dev, uint64_t bytes);
     void (*free)(occl_device_t *dev, uint64_t off, uint64_t bytes);

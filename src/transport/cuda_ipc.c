@@ -199,6 +199,9 @@ static uint64_t export_of(occl_ipc_t *ipc, uint64_t base, uint64_t bytes, uint64
         (void)cudaGetLastError();
         return 0;
     }
+    /* The driver refuses to open what lies where a mapping of something freed still is, so peers have to know that it is gone before
+     * they see this one. */
+    occl_ipc_scan(ipc);
     occl_lock(&ipc->lock);
     number = (uint64_t)(uintptr_t)occl_hash_get(&ipc->exports, base);
     if (number && ipc->table[number % EXPORTS].number == number) /* another allocation that was there */
@@ -480,30 +483,39 @@ int occl_ipc_resolve(occl_ipc_t *ipc, occl_ipc_peer_t *peer, uint64_t number, ui
     return answer;
 }
 
+/* Under the table's lock: mappings of allocations that are gone go to the list of what is to be closed. */
+static int find_stale(occl_ipc_t *ipc)
+{
+    for (occl_ipc_peer_t *p = ipc->peers; p; p = p->next) {
+        import_t *m, *dead[16];
+        uint32_t n;
+        do {
+            size_t at = 0;
+            n = 0;
+            while (n < 16 && (m = occl_hash_next(&p->imports, &at, NULL)) != NULL)
+                if (m->state != WANTED && occl_load_acquire64(&p->table[m->number % EXPORTS].number) != m->number)
+                    dead[n++] = m;
+            for (uint32_t i = 0; i < n; i++) {
+                m = dead[i];
+                (void)occl_hash_remove(&p->imports, m->number);
+                ipc->nimports--;
+                if (m->state == FAILED) {
+                    free(m);
+                    continue;
+                }
+                m->next = ipc->closing;
+                ipc->closing = m;
+            }
+        } while (n == 16);
+    }
+    return ipc->closing != NULL;
+}
+
 int occl_ipc_idle(occl_ipc_t *ipc)
 {
     int any;
     occl_lock(&ipc->lock);
-    for (occl_ipc_peer_t *p = ipc->peers; p; p = p->next) {
-        size_t at = 0;
-        import_t *m, *dead[16];
-        uint32_t n = 0;
-        while (n < 16 && (m = occl_hash_next(&p->imports, &at, NULL)) != NULL)
-            if (m->state != WANTED && occl_load_acquire64(&p->table[m->number % EXPORTS].number) != m->number)
-                dead[n++] = m;
-        while (n) {
-            m = dead[--n];
-            (void)occl_hash_remove(&p->imports, m->number);
-            ipc->nimports--;
-            if (m->state == FAILED) {
-                free(m);
-                continue;
-            }
-            m->next = ipc->closing;
-            ipc->closing = m;
-        }
-    }
-    any = ipc->closing != NULL;
+    any = find_stale(ipc);
     occl_unlock(&ipc->lock);
     return any;
 }
@@ -517,6 +529,10 @@ void occl_ipc_service(occl_ipc_t *ipc, int out)
     occl_lock(&ipc->lock);
     todo = ipc->wanted;
     ipc->wanted = NULL;
+    /* Before something is opened, what was freed is closed, even if that has to wait until the daemon leaves: see export_of. No
+     * run uses it, or its owner has freed a buffer that was in use. */
+    if (todo && find_stale(ipc))
+        out = 1;
     close = out ? ipc->closing : NULL;
     if (out)
         ipc->closing = NULL;
@@ -524,6 +540,12 @@ void occl_ipc_service(occl_ipc_t *ipc, int out)
     if (!todo && !close)
         return;
     was = enter(ipc);
+    while (close) {
+        import_t *m = close;
+        close = m->next;
+        (void)cudaIpcCloseMemHandle(m->base);
+        free(m);
+    }
     while (todo) {
         import_t *m = todo;
         cudaIpcMemHandle_t h;
@@ -538,12 +560,6 @@ void occl_ipc_service(occl_ipc_t *ipc, int out)
         m->state = e == cudaSuccess ? OPEN : FAILED;
         (void)snprintf(m->why, sizeof(m->why), "%s", cudaGetErrorString(e));
         occl_unlock(&ipc->lock);
-    }
-    while (close) {
-        import_t *m = close;
-        close = m->next;
-        (void)cudaIpcCloseMemHandle(m->base);
-        free(m);
     }
     leave(was);
 }

@@ -58,4 +58,12 @@ static inline occl_list_t *occl_list_pop(occl_list_t *head)
               *nextvar = OCCL_CONTAINER(e->member.next, type, member);                        \
          &e->member != (head); e = nextvar, nextvar = OCCL_CONTAINER(e->member.next, type, member))
 
+static inline uint32_t occl_list_length(const occl_list_t *list)
+{
+    uint32_t n = 0;
+    for (const occl_list_t *e = list->next; e != list; e = e->next)
+        n++;
+    return n;
+}
+
 #endif
