@@ -9,13 +9,14 @@ occl_mpi_files += \
 	mpi-ext/c/comm.c \
 	mpi-ext/c/coll.c \
 	mpi-ext/c/persist.c \
+	mpi-ext/c/queue.c \
 	mpi-ext/c/request.c \
 	mpi-ext/c/wait.c \
 	mpi-ext/c/look.c
 
 # mpix_occl.h is made from the table of functions. It goes into the tarball, so that only a clone needs perl (as it needs
 # Automake). gen-bindings -o moves the file into place: two builds may share this source folder.
-include_HEADERS += include/mpix_occl.h
+include_HEADERS += include/mpix_occl.h include/mpix_occl_cuda.h
 EXTRA_DIST += include/mpix_occl.h.in mpi-ext/api.tbl mpi-ext/gen-bindings
 BUILT_SOURCES += $(srcdir)/include/mpix_occl.h
 MAINTAINERCLEANFILES += $(srcdir)/include/mpix_occl.h

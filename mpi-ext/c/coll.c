@@ -235,6 +235,8 @@ static int start(const call_t *c, MPI_Request *request)
         return rc;
     memset(&args, 0, sizeof args);
     status = convert(c, m, &args, why, sizeof why);
+    if (status == OCCL_OK)
+        status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK && !request)
         status = bad(why, sizeof why, OCCL_ERR_REQUEST, "request is NULL");
     if (status == OCCL_OK && !occl_mpi_req_allowed())
@@ -262,6 +264,38 @@ static int start(const call_t *c, MPI_Request *request)
     return MPI_SUCCESS;
 }
 
+static int enqueue(const call_t *c, int type, void *queue)
+{
+    char why[OCCL_TEXT - 64] = "";
+    occl_coll_args_t args;
+    occl_mpi_comm_t *m;
+    occl_status_t status;
+    void *core = NULL;
+    int rc = MPI_SUCCESS, nobody = c->kind == OCCL_COLL_SENDRECV && c->root == MPI_PROC_NULL;
+
+    m = enter(c, &rc);
+    if (OCCL_UNLIKELY(!m))
+        return rc;
+    memset(&args, 0, sizeof args);
+    status = nobody ? OCCL_OK : convert(c, m, &args, why, sizeof why);
+    if (status == OCCL_OK)
+        status = occl_mpi_comm_sticky(m, why, sizeof why);
+    if (status == OCCL_OK)
+        status = occl_mpi_queue_get(m, type, queue, &core, why, sizeof why);
+    if (OCCL_LIKELY(status == OCCL_OK) && !nobody) {
+        atomic_store_explicit(&m->enqueued, 1, memory_order_relaxed);
+        status = occl_enqueue(m->core, c->tag, &args, type, core);
+        if (OCCL_UNLIKELY(status != OCCL_OK))
+            snprintf(why, sizeof why, "%s", occl_last_error());
+        occl_mpi_req_drain();
+    }
+    if (OCCL_LIKELY(status == OCCL_OK))
+        return MPI_SUCCESS;
+    if (!nobody && status != OCCL_ERR_RANK)
+        occl_start_failed(m->core, c->tag, &args, status);
+    return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
+}
+
 static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
 {
     char why[OCCL_TEXT - 64] = "";
@@ -278,6 +312,8 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     status = convert(c, m, &args, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, &args.priority, why, sizeof why);
+    if (status == OCCL_OK)
+        status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK && !coll_p)
         status = bad(why, sizeof why, OCCL_ERR_ARG, "coll is NULL");
     if (status == OCCL_OK && !(coll = occl_mpi_coll_alloc()))
@@ -291,6 +327,8 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     }
     coll->m = m;
     coll->fn = c->fn;
+    coll->tag = c->tag;
+    coll->kind = c->kind;
     occl_mpi_comm_ref(m);
     atomic_store_explicit(&coll->magic, OCCL_COLL_LIVE, memory_order_release);
     *coll_p = coll;
@@ -306,6 +344,9 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
 #define PERSISTENT(name, ...) \
     call_t c = {.fn = "MPIX_Occl_" #name "_init", .tag = tag, .comm = comm, __VA_ARGS__}; \
     return init(&c, info, coll)
+#define ENQUEUE(name, ...) \
+    call_t c = {.fn = "MPIX_Occl_" #name "_enqueue", .tag = tag, .comm = comm, __VA_ARGS__}; \
+    return enqueue(&c, queue_type, queue)
 /* clang-format on */
 
 #define BARRIER_ARGS .kind = OCCL_COLL_BARRIER
@@ -313,6 +354,11 @@ int PMPIX_Occl_ibarrier(int tag, MPI_Comm comm, MPI_Request *request) { NONBLOCK
 OCCL_ALIAS(ibarrier);
 int PMPIX_Occl_barrier_init(int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll) { PERSISTENT(barrier, BARRIER_ARGS); }
 OCCL_ALIAS(barrier_init);
+int PMPIX_Occl_barrier_enqueue(int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(barrier, BARRIER_ARGS);
+}
+OCCL_ALIAS(barrier_enqueue);
 
 #define BCAST_ARGS .kind = OCCL_COLL_BCAST, .recv = buffer, .rcount = count, .rtype = datatype, .root = root
 int PMPIX_Occl_ibcast(void *buffer, int count, MPI_Datatype datatype, int root, int tag, MPI_Comm comm, MPI_Request *request)
@@ -326,6 +372,12 @@ int PMPIX_Occl_bcast_init(void *buffer, int count, MPI_Datatype datatype, int ro
     PERSISTENT(bcast, BCAST_ARGS);
 }
 OCCL_ALIAS(bcast_init);
+int PMPIX_Occl_bcast_enqueue(void *buffer, int count, MPI_Datatype datatype, int root, int tag, MPI_Comm comm, int queue_type,
+                             void *queue)
+{
+    ENQUEUE(bcast, BCAST_ARGS);
+}
+OCCL_ALIAS(bcast_enqueue);
 
 #define REDUCE_ARGS \
     .kind = OCCL_COLL_REDUCE, .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op, .root = root
@@ -341,6 +393,12 @@ int PMPIX_Occl_reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Da
     PERSISTENT(reduce, REDUCE_ARGS);
 }
 OCCL_ALIAS(reduce_init);
+int PMPIX_Occl_reduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
+                              int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(reduce, REDUCE_ARGS);
+}
+OCCL_ALIAS(reduce_enqueue);
 
 #define ALLREDUCE_ARGS .kind = OCCL_COLL_ALLREDUCE, .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op
 int PMPIX_Occl_iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int tag, MPI_Comm comm,
@@ -355,6 +413,12 @@ int PMPIX_Occl_allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI
     PERSISTENT(allreduce, ALLREDUCE_ARGS);
 }
 OCCL_ALIAS(allreduce_init);
+int PMPIX_Occl_allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int tag,
+                                 MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(allreduce, ALLREDUCE_ARGS);
+}
+OCCL_ALIAS(allreduce_enqueue);
 
 #define TWO_SIDED_ARGS \
     .send = sendbuf, .scount = sendcount, .stype = sendtype, .recv = recvbuf, .rcount = recvcount, .rtype = recvtype
@@ -371,6 +435,12 @@ int PMPIX_Occl_gather_init(const void *sendbuf, int sendcount, MPI_Datatype send
     PERSISTENT(gather, GATHER_ARGS);
 }
 OCCL_ALIAS(gather_init);
+int PMPIX_Occl_gather_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                              MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(gather, GATHER_ARGS);
+}
+OCCL_ALIAS(gather_enqueue);
 
 #define SCATTER_ARGS .kind = OCCL_COLL_SCATTER, TWO_SIDED_ARGS, .root = root
 int PMPIX_Occl_iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
@@ -385,6 +455,12 @@ int PMPIX_Occl_scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sen
     PERSISTENT(scatter, SCATTER_ARGS);
 }
 OCCL_ALIAS(scatter_init);
+int PMPIX_Occl_scatter_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                               MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(scatter, SCATTER_ARGS);
+}
+OCCL_ALIAS(scatter_enqueue);
 
 #define ALLGATHER_ARGS .kind = OCCL_COLL_ALLGATHER, TWO_SIDED_ARGS
 int PMPIX_Occl_iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
@@ -399,6 +475,12 @@ int PMPIX_Occl_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype s
     PERSISTENT(allgather, ALLGATHER_ARGS);
 }
 OCCL_ALIAS(allgather_init);
+int PMPIX_Occl_allgather_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                                 MPI_Datatype recvtype, int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(allgather, ALLGATHER_ARGS);
+}
+OCCL_ALIAS(allgather_enqueue);
 
 #define REDUCE_SCATTER_BLOCK_ARGS                                                                                        \
     .kind = OCCL_COLL_REDUCE_SCATTER_BLOCK, .send = sendbuf, .recv = recvbuf, .rcount = recvcount, .rtype = datatype, \
@@ -415,6 +497,12 @@ int PMPIX_Occl_reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int
     PERSISTENT(reduce_scatter_block, REDUCE_SCATTER_BLOCK_ARGS);
 }
 OCCL_ALIAS(reduce_scatter_block_init);
+int PMPIX_Occl_reduce_scatter_block_enqueue(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
+                                            int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(reduce_scatter_block, REDUCE_SCATTER_BLOCK_ARGS);
+}
+OCCL_ALIAS(reduce_scatter_block_enqueue);
 
 #define ALLTOALL_ARGS .kind = OCCL_COLL_ALLTOALL, TWO_SIDED_ARGS
 int PMPIX_Occl_ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
@@ -429,18 +517,29 @@ int PMPIX_Occl_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype se
     PERSISTENT(alltoall, ALLTOALL_ARGS);
 }
 OCCL_ALIAS(alltoall_init);
+int PMPIX_Occl_alltoall_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
+                                MPI_Datatype recvtype, int tag, MPI_Comm comm, int queue_type, void *queue)
+{
+    ENQUEUE(alltoall, ALLTOALL_ARGS);
+}
+OCCL_ALIAS(alltoall_enqueue);
 
 /* --- point to point ----------------------------------------------------------------------------------------------- */
 
 /* To or from nobody: complete at once. A receive's status is then MPI's: source MPI_PROC_NULL, any tag, nothing. */
 static int nobody(const call_t *c, MPI_Request *request)
 {
+    char why[OCCL_TEXT - 64];
+    occl_status_t status;
     occl_mpi_comm_t *m;
     occl_mpi_req_t *q;
     int rc = MPI_SUCCESS;
 
     if (!(m = enter(c, &rc)))
         return rc;
+    status = occl_mpi_comm_sticky(m, why, sizeof why);
+    if (status != OCCL_OK)
+        return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     if (!request)
         return occl_mpi_fail(m, c->comm, c->fn, OCCL_ERR_REQUEST, "request is NULL");
     if (!(q = occl_mpi_req_alloc(m, c->fn)))
@@ -471,3 +570,17 @@ int PMPIX_Occl_irecv(void *buf, int count, MPI_Datatype datatype, int source, in
     return source == MPI_PROC_NULL ? nobody(&c, request) : start(&c, request);
 }
 OCCL_ALIAS(irecv);
+
+int PMPIX_Occl_send_enqueue(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, int queue_type,
+                            void *queue)
+{
+    ENQUEUE(send, .kind = OCCL_COLL_SENDRECV, .send = buf, .rcount = count, .rtype = datatype, .root = dest, .sender = 1);
+}
+OCCL_ALIAS(send_enqueue);
+
+int PMPIX_Occl_recv_enqueue(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, int queue_type,
+                            void *queue)
+{
+    ENQUEUE(recv, .kind = OCCL_COLL_SENDRECV, .recv = buf, .rcount = count, .rtype = datatype, .root = source, .sender = 0);
+}
+OCCL_ALIAS(recv_enqueue);

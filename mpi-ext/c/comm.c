@@ -49,6 +49,16 @@ static void comm_free(occl_mpi_comm_t *m)
     free(m);
 }
 
+occl_status_t occl_mpi_comm_sticky_slow(occl_mpi_comm_t *m, char *why, size_t len)
+{
+    char text[OCCL_TEXT - 128] = "";
+    occl_status_t status = occl_comm_take_error(m->core, text, sizeof text);
+
+    if (OCCL_UNLIKELY(status != OCCL_OK))
+        snprintf(why, len, "an operation that was enqueued before has failed: %s", text);
+    return status;
+}
+
 /* The object itself goes when it is reaped, see below. */
 void occl_mpi_comm_unref(occl_mpi_comm_t *m) { atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel); }
 
@@ -633,26 +643,33 @@ OCCL_ALIAS(comm_attach);
 int PMPIX_Occl_comm_detach(MPI_Comm comm)
 {
     static const char fn[] = "MPIX_Occl_comm_detach";
-    char why[256];
+    char why[OCCL_TEXT - 64];
     occl_status_t status;
     occl_mpi_comm_t *m;
+    int code = MPI_SUCCESS;
 
     if (!occl_mpi_is_up())
         return occl_mpi_fail_down(fn);
     m = occl_mpi_comm_find(comm, &status, why, sizeof why);
     if (!m)
         return occl_mpi_fail(NULL, comm, fn, status, "%s", why);
+    /* This call does its work all the same: there may be no other one that could. */
+    status = occl_mpi_comm_sticky(m, why, sizeof why);
+    if (status != OCCL_OK)
+        code = occl_mpi_code(m, status, fn, why);
     if (atomic_fetch_sub(&m->attaches, 1) == 1)
         PMPI_Comm_delete_attr(comm, occl_mpi.keyval);
     reap();
-    return MPI_SUCCESS;
+    if (code != MPI_SUCCESS)
+        PMPI_Comm_call_errhandler(comm, code);
+    return code;
 }
 OCCL_ALIAS(comm_detach);
 
 int PMPIX_Occl_comm_get_error(MPI_Comm comm, int *errorcode, char *text, int length)
 {
     static const char fn[] = "MPIX_Occl_comm_get_error";
-    char copy[OCCL_TEXT] = "", why[256];
+    char copy[OCCL_TEXT] = "", why[OCCL_TEXT - 64];
     occl_status_t status;
     occl_mpi_comm_t *m = NULL;
 
@@ -661,6 +678,8 @@ int PMPIX_Occl_comm_get_error(MPI_Comm comm, int *errorcode, char *text, int len
     if (comm != MPI_COMM_NULL && occl_mpi_is_ready())
         m = occl_mpi_comm_find(comm, &status, why, sizeof why);
     if (m) {
+        status = occl_mpi_comm_sticky(m, why, sizeof why);
+        (void)occl_mpi_code(m, status, fn, why);
         occl_lock(&m->lock);
         *errorcode = m->error;
         memcpy(copy, m->error_text, sizeof copy);

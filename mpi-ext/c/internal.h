@@ -8,6 +8,7 @@
  *   comm.c     attach, detach, private communicators
  *   coll.c     nonblocking and persistent operations: arguments -> occl_coll_args_t
  *   persist.c  start and completion of persistent operations
+ *   queue.c    queues, and persistent operations in them
  *   request.c  generalized requests
  *   wait.c     the wait and test family over any mix of requests
  *   look.c     statistics, dump, versions
@@ -160,12 +161,22 @@ struct occl_mpi_comm {
     occl_lock_t lock;   /* the error */
     int error;
     char error_text[OCCL_TEXT];
+    atomic_int enqueued; /* something was: the core may have a failure to tell */
 };
 
 /* The attachment of a user's communicator. NULL: none; *status_p and why say what to raise. */
 occl_mpi_comm_t *occl_mpi_comm_find(MPI_Comm comm, occl_status_t *status_p, char *why, size_t len);
 static inline void occl_mpi_comm_ref(occl_mpi_comm_t *m) { atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed); }
 void occl_mpi_comm_unref(occl_mpi_comm_t *m);
+/* An enqueued run that has failed is told once, by the next call on its communicator, which then does nothing else.
+ * OCCL_OK: there is none. */
+occl_status_t occl_mpi_comm_sticky_slow(occl_mpi_comm_t *m, char *why, size_t len);
+static inline occl_status_t occl_mpi_comm_sticky(occl_mpi_comm_t *m, char *why, size_t len)
+{
+    if (OCCL_LIKELY(!atomic_load_explicit(&m->enqueued, memory_order_relaxed)))
+        return OCCL_OK;
+    return occl_mpi_comm_sticky_slow(m, why, len);
+}
 /* In MPI_Finalize, before and after the core's end */
 void occl_mpi_comm_detach_all(void);
 void occl_mpi_comm_free_all(void);
@@ -181,10 +192,31 @@ struct MPIX_Occl_coll_s {
     occl_coll_t *core;
     occl_mpi_comm_t *m;
     const char *fn; /* MPIX_Occl_allreduce_init, for messages */
+    int32_t tag;    /* for a start that is refused */
+    occl_collkind_t kind;
     struct MPIX_Occl_coll_s *next;
 };
 struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void);
 void occl_mpi_coll_release(struct MPIX_Occl_coll_s *coll);
+static inline int occl_mpi_coll_is_live(const struct MPIX_Occl_coll_s *c)
+{
+    return c && atomic_load_explicit(&c->magic, memory_order_acquire) == OCCL_COLL_LIVE;
+}
+static inline int occl_mpi_coll_is_attached(const struct MPIX_Occl_coll_s *c)
+{
+    return atomic_load_explicit(&c->m->attached, memory_order_acquire);
+}
+/* Why fn may not start or queue c, raised: it is not live, or not attached. MPI_SUCCESS: it may. */
+int occl_mpi_coll_check(const char *fn, struct MPIX_Occl_coll_s *c);
+/* A start of c by fn was refused: its partners are told, and the error is raised. Returns the code. */
+int occl_mpi_coll_refuse(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t status, const char *text);
+
+/* --- queue.c ------------------------------------------------------------------------------------------------------ */
+
+/* A queue as the user gave it -> as the core takes it. */
+occl_status_t occl_mpi_queue_get(const occl_mpi_comm_t *m, int type, void *queue, void **core_p, char *why, size_t len);
+/* In MPI_Finalize, before the core's end */
+void occl_mpi_queues_free_all(void);
 
 /* --- request.c ---------------------------------------------------------------------------------------------------- */
 

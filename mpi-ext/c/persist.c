@@ -5,6 +5,7 @@
  */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +42,8 @@ void occl_mpi_coll_release(struct MPIX_Occl_coll_s *c)
     occl_unlock(&spare_lock);
 }
 
-static inline int is_live(const struct MPIX_Occl_coll_s *c)
-{
-    return c && atomic_load_explicit(&c->magic, memory_order_acquire) == OCCL_COLL_LIVE;
-}
-
-static inline int is_attached(const struct MPIX_Occl_coll_s *c)
-{
-    return atomic_load_explicit(&c->m->attached, memory_order_acquire);
-}
+#define is_live occl_mpi_coll_is_live
+#define is_attached occl_mpi_coll_is_attached
 
 static inline MPI_Comm user_comm(const struct MPIX_Occl_coll_s *c) { return is_attached(c) ? c->m->user : MPI_COMM_NULL; }
 
@@ -63,31 +57,62 @@ static int not_live(const char *fn, const struct MPIX_Occl_coll_s *c)
 
 /* --- start -------------------------------------------------------------------------------------------------------- */
 
-static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)
+int occl_mpi_coll_check(const char *fn, struct MPIX_Occl_coll_s *c)
 {
-    occl_mpi_req_t *q = NULL;
-    occl_run_t *run = NULL;
-    occl_status_t status;
-
     if (!is_live(c) || !occl_mpi_is_ready())
         return not_live(fn, c);
     if (!is_attached(c))
         return occl_mpi_fail(c->m, MPI_COMM_NULL, fn, OCCL_ERR_NOT_ATTACHED,
                              "the operation's communicator has been detached or freed since %s", c->fn);
-    if (request) {
+    return MPI_SUCCESS;
+}
+
+int occl_mpi_coll_refuse(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t status, const char *text)
+{
+    occl_coll_args_t args;
+
+    /* One that is active has its place; where there is no communicator any more there are no places. */
+    if (status != OCCL_ERR_REQUEST && status != OCCL_ERR_NOT_ATTACHED && status != OCCL_ERR_REVOKED) {
+        char copy[OCCL_TEXT - 64];
+
+        snprintf(copy, sizeof copy, "%s", text); /* it may be the core's, which writes another one now */
+        memset(&args, 0, sizeof args);
+        args.kind = c->kind;
+        args.root = -1;
+        occl_start_failed(c->m->core, c->tag, &args, status);
+        return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", copy);
+    }
+    return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", text);
+}
+
+static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)
+{
+    char why[OCCL_TEXT - 64];
+    occl_mpi_req_t *q = NULL;
+    occl_run_t *run = NULL;
+    occl_status_t status;
+    int rc = occl_mpi_coll_check(fn, c);
+
+    if (rc != MPI_SUCCESS)
+        return rc;
+    if (request)
         *request = MPI_REQUEST_NULL;
+    status = occl_mpi_comm_sticky(c->m, why, sizeof why);
+    if (status != OCCL_OK)
+        return occl_mpi_coll_refuse(fn, c, status, why);
+    if (request) {
         if (!occl_mpi_req_allowed())
-            return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_UNSUPPORTED,
-                                 "this MPI offers no way to complete a request below MPI_THREAD_MULTIPLE; "
-                                 "give MPIX_OCCL_NO_REQUEST");
+            return occl_mpi_coll_refuse(fn, c, OCCL_ERR_UNSUPPORTED,
+                                        "this MPI offers no way to complete a request below MPI_THREAD_MULTIPLE; "
+                                        "give MPIX_OCCL_NO_REQUEST");
         if (!(q = occl_mpi_req_alloc(c->m, fn)))
-            return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_RESOURCE, "no memory for a request");
+            return occl_mpi_coll_refuse(fn, c, OCCL_ERR_RESOURCE, "no memory for a request");
     }
     status = occl_coll_start(c->core, request ? &run : NULL);
     if (status != OCCL_OK) {
         if (q)
             occl_mpi_req_drop(q);
-        return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", occl_last_error());
+        return occl_mpi_coll_refuse(fn, c, status, occl_last_error());
     }
     if (request && occl_mpi_req_publish(q, run, request) != MPI_SUCCESS)
         return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_RESOURCE, "MPI_Grequest_start failed; the operation was started");
@@ -97,7 +122,8 @@ static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *r
 int PMPIX_Occl_start(MPIX_Occl_Coll coll, MPI_Request *request)
 {
     /* After MPI_Finalize nothing is attached, so that this one test also says whether the core is there. */
-    if (OCCL_LIKELY(request == MPIX_OCCL_NO_REQUEST && is_live(coll) && is_attached(coll)) &&
+    if (OCCL_LIKELY(request == MPIX_OCCL_NO_REQUEST && is_live(coll) && is_attached(coll) &&
+                    !atomic_load_explicit(&coll->m->enqueued, memory_order_relaxed)) &&
         OCCL_LIKELY(occl_coll_start(coll->core, NULL) == OCCL_OK))
         return MPI_SUCCESS;
     return start_slow("MPIX_Occl_start", coll, request);

@@ -162,6 +162,7 @@ static int finalize_fn(MPI_Comm comm, int keyval, void *value, void *extra)
 #endif
     warn_pending();
     occl_mpi_req_reap();
+    occl_mpi_queues_free_all();
     occl_mpi_comm_detach_all();
     /* Pending runs end here: their callbacks still find everything as it was. */
     atomic_store_explicit(&occl_mpi.state, OCCL_MPI_GONE, memory_order_release);

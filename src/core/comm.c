@@ -535,6 +535,12 @@ void occl_comm_release(occl_comm_t *c)
 int occl_comm_rank(const occl_comm_t *c) { return c->rank; }
 int occl_comm_size(const occl_comm_t *c) { return c->size; }
 
+const char *occl_comm_device(const occl_comm_t *c, int *queue_type_p)
+{
+    *queue_type_p = c->dev->ops->far ? OCCL_QUEUE_CUDA_STREAM : OCCL_QUEUE_HOST;
+    return c->dev->ops->name;
+}
+
 /* --- directory and news ------------------------------------------------------------------------------------------- */
 
 static void dir_put(occl_dirtable_t *t, uint64_t key, uint64_t off)

@@ -82,6 +82,8 @@ int occl_comm_all_detached(occl_comm_t *comm);
 void occl_comm_release(occl_comm_t *comm);
 int occl_comm_rank(const occl_comm_t *comm);
 int occl_comm_size(const occl_comm_t *comm);
+/* The name of the device that its runs are executed on, and the type of queue that goes with it. */
+const char *occl_comm_device(const occl_comm_t *comm, int *queue_type_p);
 
 /* Statistics by name: runs, starts, preemptions, parks, quits, launches, polls, gates_opened, gated_runs, eager_runs, mismatches,
  * pending, tags, colls, tag_bytes (memory of this rank's tags), tag_bytes_max (largest single tag), arena_bytes, pool_bytes,
