@@ -31,11 +31,6 @@
  * counts for bandwidth is the product of lanes and what each keeps in flight.
  */
 #define OCCL_LANES_MAX 256
-/*
- * Shared memory for tiles on their way (occl_dev_data.h), where the architecture has bulk copies; the launcher gives it. Registers
- * allow a multiprocessor one block anyway.
- */
-#define OCCL_BULK_BYTES (128 * 1024)
 
 #define OCCL_CHANNELS_MAX 32
 #define OCCL_TABLE_MAX 64       /* runs that a channel holds at once; the rest wait in front */

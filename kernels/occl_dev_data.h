@@ -791,76 +791,9 @@ template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_end(uin
  * a later tile. So warps wait for data and hardly for each other. What others have written to the sources was acquired by
  * ordinary loads; the proxy fence makes it visible to copies.
  */
-#define OCCL_BULK_STAGES 8
 #define OCCL_BULK_SOURCES 8
 #define OCCL_BULK_LEAST 8192 /* bytes from which it pays */
 #if __CUDA_ARCH__ >= 900
-extern __shared__ __align__(128) unsigned char occl_bulk_tiles[];
-/* A stage's barriers, "full" and "read"; then which of them have been used an odd number of times. */
-OCCL_FN uint64_t *occl_bulk_words(void)
-{
-    __shared__ uint64_t words[2 * OCCL_BULK_STAGES + 1];
-    return words;
-}
-OCCL_FN uint32_t occl_bulk_there(void)
-{
-    uint32_t bytes;
-    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
-    return bytes >= OCCL_BULK_BYTES;
-}
-OCCL_FN uint32_t occl_bulk_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-OCCL_FN void occl_bulk_open(occl_lanes_t l)
-{
-    if (occl_lane(l) != 0)
-        return;
-#pragma unroll 1
-    for (uint32_t i = 0; i < 2 * OCCL_BULK_STAGES; i++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                     : : "r"(occl_bulk_address(occl_bulk_words() + i)), "r"(i < OCCL_BULK_STAGES ? 1 : occl_nlanes(l) / 32) : "memory");
-    occl_bulk_words()[2 * OCCL_BULK_STAGES] = 0;
-    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
-}
-OCCL_FN void occl_bulk_fence(void) { asm volatile("fence.proxy.async;" : : : "memory"); }
-/* `bytes` of every source, from `at` on, to the stage, where each has room for a tile. */
-OCCL_FN void occl_bulk_ask(uint32_t stage, const void *const *src, uint32_t nsrc, uint64_t at, uint32_t tile, uint32_t bytes)
-{
-    uint32_t full = occl_bulk_address(occl_bulk_words() + stage), to = occl_bulk_address(occl_bulk_tiles) + stage * nsrc * tile;
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(full), "r"(nsrc * bytes) : "memory");
-#pragma unroll 1
-    for (uint32_t s = 0; s < nsrc; s++)
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                     : : "r"(to + s * tile), "l"(__cvta_generic_to_global((const char *)src[s] + at)), "r"(bytes), "r"(full) : "memory");
-}
-/* A tile to where it belongs; at most one earlier tile is still being read when this returns. */
-OCCL_FN void occl_bulk_give(const char *tile, void *dst, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                 : : "l"(__cvta_generic_to_global(dst)), "r"(occl_bulk_address(tile)), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
-    asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
-}
-/* All that was given is where it belongs. */
-OCCL_FN void occl_bulk_given(void)
-{
-    asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
-    occl_bulk_fence();
-}
-/* This warp has read its part of the stage. */
-OCCL_FN void occl_bulk_done(occl_lanes_t l, uint32_t stage)
-{
-    __syncwarp();
-    if (occl_lane(l) % 32 == 0)
-        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(occl_bulk_address(occl_bulk_words() + OCCL_BULK_STAGES + stage)) : "memory");
-}
-/* For barrier `which`. Not bounded, as a load is not. */
-OCCL_FN void occl_bulk_wait(uint32_t which, uint32_t parity)
-{
-    uint32_t full = occl_bulk_address(occl_bulk_words() + which), there;
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(there) : "r"(full), "r"(parity) : "memory");
-    } while (!there);
-}
 /* Bytes of all buffers from `at` up to `end`, multiples of 16 away from each other and from a 16-byte boundary. */
 OCCL_FN void occl_bulk_copy(void *dst, const void *const *src, uint64_t at, uint64_t end)
 {
@@ -942,8 +875,6 @@ OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const vo
         occl_bulk_words()[2 * OCCL_BULK_STAGES] = odd; /* a step ends with a barrier */
 }
 #else
-OCCL_FN uint32_t occl_bulk_there(void) { return 0; }
-OCCL_FN void occl_bulk_open(occl_lanes_t l) { (void)l; }
 OCCL_FN void occl_bulk_copy(void *, const void *const *, uint64_t, uint64_t) {}
 OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t, const void *const *, uint32_t, uint64_t, uint64_t) {}
 #endif
