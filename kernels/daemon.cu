@@ -8,6 +8,13 @@
 /* Where a struct would begin whose fields from `field` on are in p. */
 #define OCCL_TAIL(type, field, p) ((type *)((char *)(p) - __builtin_offsetof(type, field)))
 
+/* A stream waits for a word of mapped memory: where a wait by the stream itself would take one queue of the hardware too many. */
+extern "C" __global__ void occl_k_wait(const uint64_t *word, uint64_t value)
+{
+    while (occl_load_acquire64(word) < value)
+        __nanosleep(2000);
+}
+
 /*
  * What the daemon reads all the time is copied to shared memory: device memory is 200 ns away, and each acquire empties the
  * first-level cache. The tail of occl_daemon_t and the head of occl_chan_t go back when it leaves.

@@ -50,6 +50,10 @@ typedef struct occl_done {
 typedef struct occl_front {
     uint64_t quit;    /* leader's last store of a launch: launch << 32 | low half of the submissions taken */
     uint64_t pad0[15];
+    /* Processor: this launch may not leave, since the next one could not be brought here without the driver; 0: none. The leader
+       reads it when it would leave. */
+    uint64_t stay;
+    uint64_t pad2[15];
     occl_chan_stats_t stats[OCCL_CHANNELS_MAX]; /* as they were when the channel last left */
     uint64_t pad1[16 - 6 * OCCL_CHANNELS_MAX % 16];
     occl_sub_t sub[OCCL_QUEUE_LEN];
@@ -87,6 +91,17 @@ OCCL_FN uint32_t occl_front_get(occl_front_t *f, uint32_t c, uint64_t number, ui
     return 1;
 }
 #endif
+
+/* Lane 0, rarely. */
+OCCL_FN uint32_t occl_front_stay(const occl_daemon_t *d, uint64_t launch)
+{
+#if OCCL_FRONT
+    return occl_load_relaxed64(&d->front->stay) == launch;
+#else
+    (void)d, (void)launch;
+    return 0;
+#endif
+}
 
 #if OCCL_FRONT
 /*

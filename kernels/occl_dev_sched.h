@@ -356,13 +356,17 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *home, occl_daemo
             uint64_t now = occl_clock_ns();
             if (any)
                 moved_at = now;
-            if (ch->index == 0) {
-                if (now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns) {
+            if (ch->index == 0 ? now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns
+                               : now - born >= d->conf.residence_ns) {
+                /* A channel leaves of its own accord too: it may hold the place that the leader needs to come onto the device. */
+                if (occl_front_stay(d, launch)) {
+                    moved_at = born = now; /* asked again after as long: it is a load from far away */
+                } else {
                     stay = 0;
-                    occl_store_release64(&home->stop, launch);
+                    if (ch->index == 0)
+                        occl_store_release64(&home->stop, launch);
                 }
-            } else if (occl_load_relaxed64(&home->stop) == launch || now - born >= d->conf.residence_ns) {
-                /* Of its own accord too: it may hold the place that the leader needs to come onto the device at all. */
+            } else if (ch->index != 0 && occl_load_relaxed64(&home->stop) == launch) {
                 stay = 0;
             }
         }

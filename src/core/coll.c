@@ -448,6 +448,9 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->gated = 0;
     r->hidden = 0;
     r->copied = 0;
+    r->held = r->enqueued = 0;
+    r->refused = OCCL_OK;
+    r->ticket.value = 0;
     r->partner = NULL;
     r->pool_off = 0;
     r->started_at = c->ctx->env.t_warn ? occl_host_clock_ns() : 0;
@@ -476,7 +479,7 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
 static int coll_is_message(const occl_coll_t *coll) { return coll->args.kind == OCCL_COLL_SENDRECV; }
 
 /* A message to oneself: the n-th send meets the n-th receive, here. */
-static void message_to_self(occl_run_t *r)
+void occl_message_to_self(occl_run_t *r)
 {
     occl_tag_t *t = r->tag;
     occl_list_push_back(r->coll->args.sender ? &t->self_sends : &t->self_recvs, &r->in_tag);
@@ -525,8 +528,10 @@ static void launch(occl_run_t *r)
     ctx->n_starts++;
     c->pending++;
     occl_store_relaxed32(&ctx->pending, ctx->pending + 1);
-    if (r->tag->n == 1 && coll_is_message(r->coll))
-        message_to_self(r);
+    if (r->held && r->tag->n == 1 && coll_is_message(r->coll))
+        r->state = RUN_QUEUED; /* meets its partner when it is released */
+    else if (r->tag->n == 1 && coll_is_message(r->coll))
+        occl_message_to_self(r);
     else
         occl_tag_enqueue(r->tag, r);
     /* The host device makes the first turn here: what can be sent is on its way when start returns. */
@@ -535,10 +540,11 @@ static void launch(occl_run_t *r)
     occl_helper_kick(ctx->helper); /* after the fence in the progress or in occl_tag_wake */
 }
 
-static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
+static occl_status_t start_locked(occl_coll_t *coll, int held, occl_run_t **run_p)
 {
     occl_run_t *r;
-    if (coll->active)
+    /* Of queued starts any number may be under way: the queue has them in order. */
+    if (coll->active && !(held && coll->active->enqueued))
         return occl_fail(OCCL_ERR_REQUEST, "a run of this collective is still active; one at a time (register it again for more)");
     if (coll->comm->ctx->closing)
         return occl_fail(OCCL_ERR_REVOKED, "the library is being finalized");
@@ -558,6 +564,7 @@ static occl_status_t start_locked(occl_coll_t *coll, occl_run_t **run_p)
         r = coll->run;
     }
     run_prepare(r, coll, run_p != NULL);
+    r->held = r->enqueued = held;
     coll->refs++;
     coll->comm->live++;
     coll->active = r;
@@ -580,21 +587,31 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
         occl_ctx_lock(ctx);
         s = coll->active ? OCCL_ERR_REQUEST : OCCL_OK;
         occl_ctx_unlock(ctx);
-        if (s == OCCL_OK && (coll->alt || coll->sbuf.bounce || coll->rbuf.bounce)) {
-            occl_coll_args_t a = coll->args;
-            a.send = coll->user_send;
-            a.recv = coll->user_recv;
-            s = buffers_known(coll->comm, &a, &coll->sbuf, &coll->rbuf);
+        if (s == OCCL_OK) {
+            s = occl_coll_refresh(coll);
             if (s != OCCL_OK)
                 return s;
             copy_in(coll);
         }
     }
     occl_ctx_lock(ctx);
-    s = start_locked(coll, run_p);
+    s = start_locked(coll, 0, run_p);
     occl_ctx_unlock(ctx);
     return s;
 }
+
+occl_status_t occl_coll_refresh(occl_coll_t *coll)
+{
+    occl_coll_args_t a = coll->args;
+    if (!coll->comm->dev->ops->far || !(coll->alt || coll->sbuf.bounce || coll->rbuf.bounce))
+        return OCCL_OK;
+    a.send = coll->user_send;
+    a.recv = coll->user_recv;
+    return buffers_known(coll->comm, &a, &coll->sbuf, &coll->rbuf);
+}
+
+occl_status_t occl_coll_start_held(occl_coll_t *coll, occl_run_t **run_p) { return start_locked(coll, 1, run_p); }
+
 
 occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_run_t **run_p)
 {
@@ -620,7 +637,7 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
     if (s == OCCL_OK)
         s = coll_new(c, tag, args, bufs, &coll);
     if (s == OCCL_OK) {
-        s = start_locked(coll, run_p);
+        s = start_locked(coll, 0, run_p);
         coll->freed = 1;
         occl_coll_unref(coll);
     } else {

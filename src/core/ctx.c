@@ -66,6 +66,8 @@ uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes)
 void occl_ctx_unlock(occl_ctx_t *ctx)
 {
     int wants;
+    if (OCCL_UNLIKELY(ctx->queues_kicked))
+        occl_queues_run(ctx);
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
         occl_list_t *e = occl_list_pop(&ctx->called);
         occl_run_t *r = OCCL_CONTAINER(e, occl_run_t, in_called);
@@ -77,6 +79,8 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
             occl_lock(&ctx->lock);
             r->copied = 1;
             occl_run_finish(r, OCCL_OK, NULL);
+            if (OCCL_UNLIKELY(ctx->queues_kicked))
+                occl_queues_run(ctx);
             continue;
         }
         r->fn = NULL;
@@ -84,6 +88,8 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
         fn(state, r);
         occl_lock(&ctx->lock);
         occl_run_unref(r);
+        if (OCCL_UNLIKELY(ctx->queues_kicked))
+            occl_queues_run(ctx);
     }
     if (OCCL_UNLIKELY(ctx->sweep))
         occl_comm_sweep(ctx);
@@ -121,6 +127,13 @@ static int helper_waiters(void *state)
 {
     occl_ctx_t *ctx = state;
     return (int)occl_load_relaxed32(&ctx->waiters);
+}
+
+/* Streams ring no futex. */
+static int helper_soon(void *state)
+{
+    const occl_ctx_t *ctx = state;
+    return __atomic_load_n(&ctx->bells.next, __ATOMIC_RELAXED) != &ctx->bells;
 }
 
 /* What the application frees on a GPU is mapped by the peers, who shall let it go. */
@@ -161,6 +174,8 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     occl_list_init(&ctx->comms);
     occl_list_init(&ctx->active);
     occl_lock_init(&ctx->far_lock);
+    occl_list_init(&ctx->bells);
+    occl_list_init(&ctx->queues);
     occl_list_init(&ctx->unchecked);
     occl_list_init(&ctx->called);
     occl_list_init(&ctx->pool_free);
@@ -194,7 +209,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     if (s != OCCL_OK)
         goto fail;
     if (ctx->env.helper) {
-        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce, helper_upkeep};
+        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce, helper_upkeep, helper_soon};
         s = occl_helper_create(&hops, ctx, &ctx->sleeper->bell, ctx->env.helper_cpu, occl_topo_current_cpu(), &ctx->log,
                                &ctx->helper, err, errlen);
         if (s != OCCL_OK)
@@ -257,6 +272,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
         occl_comm_unref(c3);
     }
     occl_comm_sweep(ctx);
+    occl_queues_fini(ctx);
     ctx->pool_used = 0;
     occl_pool_trim(ctx);
     occl_ctx_unlock(ctx);

@@ -148,6 +148,9 @@ struct occl_ctx {
     occl_list_t comms;           /* occl_comm_t.in_ctx, all, also detached ones with pending runs */
     occl_list_t active;          /* occl_comm_t.in_active: with pending runs */
     occl_list_t unchecked;       /* occl_tag_t.in_unchecked */
+    occl_list_t bells;           /* occl_run_t.in_bells: enqueued, and their streams have not come to them yet */
+    occl_list_t queues;          /* occl_hqueue_t.in_ctx */
+    int queues_kicked;           /* one of them may go on */
     occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called; or RUN_COPY */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
@@ -208,6 +211,8 @@ struct occl_comm {
     char algo[OCCL_ENV_STRING];
     int priority;
     uint64_t n_starts, n_mismatch, n_colls, tag_bytes, tag_bytes_max;
+    occl_status_t enqueue_error; /* of the first enqueued run that failed since it was last asked for */
+    char enqueue_text[512];
     uint64_t pending;            /* runs that are not over */
     uint64_t live;               /* runs that still hold a place in a tag, drained ones too */
 };
@@ -304,6 +309,11 @@ struct occl_run {
     unsigned char *scratch;
     uint64_t scratch_cap, scratch_off; /* off: far */
     occl_binding_t *binding;     /* far: in use */
+    int held;                    /* has its place n, but is not published before its queue comes to it (occl_run_unhold) */
+    int enqueued;                /* started by a queue: a failure is the communicator's */
+    occl_status_t refused;       /* its start has failed after it took its place: published as such */
+    occl_ticket_t ticket;
+    occl_list_t in_bells;
     int copied;                  /* out of the bounce buffer */
     int hidden;                  /* the plan is coll's alt */
     occl_run_t *partner;         /* far, a message to oneself: the send that ends with this receive */
@@ -415,6 +425,8 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text);
 void occl_run_fail(occl_run_t *r, occl_status_t status, char *text);
 void occl_run_submit(occl_run_t *r);
 void occl_run_publish(occl_run_t *r);
+/* Its queue has come to it. */
+void occl_run_unhold(occl_run_t *r);
 void occl_run_open(occl_run_t *r);
 void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
 /* Nothing comes back from it any more. */
@@ -431,6 +443,21 @@ char *occl_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void occl_pool_trim(occl_ctx_t *ctx);
 
 /* coll.c */
+/* As occl_coll_start, under the lock, and the run is held; referenced for the caller. */
+occl_status_t occl_coll_start_held(occl_coll_t *coll, occl_run_t **run_p);
+/* No lock: what the device needs to know of the buffers. */
+occl_status_t occl_coll_refresh(occl_coll_t *coll);
+
+/* queue.c: under the lock */
+/* Starts whose streams have come to them. Whether there was any. */
+int occl_bells_check(occl_ctx_t *ctx);
+/* Host queues go on as far as they can. */
+void occl_queues_run(occl_ctx_t *ctx);
+void occl_queues_fini(occl_ctx_t *ctx);
+void occl_run_enqueued_over(occl_run_t *r);
+
+void occl_message_to_self(occl_run_t *r);
+/* coll.c, plans */
 void occl_coll_unref(occl_coll_t *coll);
 void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
 /* What an exposed plan moves in one step. The clock and other runs are looked at between steps only, so reductions, which others

@@ -26,6 +26,7 @@ occl_run_t *occl_run_new(void)
     occl_list_init(&r->in_tag);
     occl_list_init(&r->in_room);
     occl_list_init(&r->in_called);
+    occl_list_init(&r->in_bells);
     return r;
 }
 
@@ -337,6 +338,10 @@ void occl_run_publish(occl_run_t *r)
         occl_tag_check(t);
         return;
     }
+    if (OCCL_UNLIKELY(r->refused != OCCL_OK)) {
+        publish_failure(r, r->refused, occl_text("it could not be put into the stream"));
+        return;
+    }
     if (!make_mailboxes(r)) {
         char err[256];
         publish_failure(r, OCCL_ERR_RESOURCE,
@@ -370,6 +375,22 @@ void occl_run_publish(occl_run_t *r)
     }
     occl_tag_wake(t);
     occl_tag_check(t);
+}
+
+void occl_run_unhold(occl_run_t *r)
+{
+    occl_list_remove(&r->in_bells);
+    if (!r->held)
+        return;
+    r->held = 0;
+    if (r->over)
+        return; /* failed or withdrawn meanwhile */
+    r->started_at = r->comm->ctx->env.t_warn ? occl_host_clock_ns() : 0;
+    if (r->tag->n == 1 && r->coll->args.kind == OCCL_COLL_SENDRECV)
+        occl_message_to_self(r);
+    else if (r->state == RUN_QUEUED && r->tag->queue.next == &r->in_tag)
+        occl_run_publish(r);
+    occl_helper_kick(r->comm->ctx->helper);
 }
 
 /* --- gate --------------------------------------------------------------------------------------------------------- */
@@ -756,6 +777,8 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
     r->text = text;
     r->status = status;
     r->failing = OCCL_OK;
+    if (OCCL_UNLIKELY(r->enqueued))
+        occl_run_enqueued_over(r);
     if (r->pool_off) {
         /* All messages that were for me have been read (or, failed at the gate, none was ever sent). A run that failed on the device
            may still be written to: its region is lost to the pool until the communicator goes. */

@@ -256,6 +256,8 @@ void occl_tag_activate(occl_tag_t *t)
         occl_run_fail(r, t->dead, occl_text("%s", t->why_dead));
         return;
     }
+    if (OCCL_UNLIKELY(r->held))
+        return; /* occl_run_unhold */
     occl_run_publish(r);
 }
 

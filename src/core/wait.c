@@ -69,7 +69,7 @@ static int busy(const occl_ctx_t *ctx)
     for (uint32_t i = 0; i < ctx->nfar; i++)
         if (ctx->far[i]->outstanding && ctx->far[i]->ops->far->busy(ctx->far[i]))
             return 1;
-    return 0;
+    return !occl_list_empty(&ctx->bells);
 }
 
 /* Now and then, while something is pending: who waits for long, who has gone. */
@@ -94,6 +94,8 @@ int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
 {
     int any = drive_all(ctx, patient, 0);
     uint32_t news = 0;
+    if (OCCL_UNLIKELY(!occl_list_empty(&ctx->bells)))
+        any |= occl_bells_check(ctx);
     if (focus && (focus->state == RUN_GATE || focus->state == RUN_VERIFY)) {
         occl_run_state_t before = focus->state;
         occl_tag_check(focus->tag);
@@ -174,7 +176,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
         }
         moved = occl_ctx_progress(ctx, focus, phase == SPIN);
         if (phase == SLEEP) {
-            if (!moved && !over(state) && occl_list_empty(&ctx->called)) {
+            if (!moved && !over(state) && occl_list_empty(&ctx->called) && !ctx->queues_kicked) {
                 int bounded = busy(ctx);
                 ctx->n_sleeps++;
                 occl_ctx_unlock(ctx);
@@ -189,7 +191,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             }
             occl_store_relaxed32(&ctx->sleeper->sleeping, --ctx->sleepers);
         }
-        if (!occl_list_empty(&ctx->called)) {
+        if (!occl_list_empty(&ctx->called) || ctx->queues_kicked) {
             occl_ctx_unlock(ctx);
             occl_ctx_lock(ctx);
             moved = 1;

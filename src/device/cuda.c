@@ -11,6 +11,7 @@
 
 /* kernels/daemon.cu; its address here is that of the stub which the runtime knows. */
 extern void occl_k_daemon(occl_daemon_t *d, uint64_t launch);
+extern void occl_k_wait(const uint64_t *word, uint64_t value);
 
 static occl_status_t failed(occl_cuda_t *cu, cudaError_t e, const char *what)
 {
@@ -42,6 +43,8 @@ static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
         e = cudaStreamSynchronize(s);
     return e;
 }
+
+static occl_status_t launch(occl_cuda_t *cu, uint64_t number);
 
 occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
                              const occl_sched_conf_t *conf, occl_cuda_t *cu)
@@ -75,6 +78,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     }
     /* Loaded now, so that no later launch of ours is a first one, which would wait for what runs. */
     DO(cudaFuncGetAttributes(&attr, (const void *)occl_k_daemon), "loading the kernel")
+    DO(cudaFuncGetAttributes(&attr, (const void *)occl_k_wait), "loading the kernel")
     DO(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "compute capability")
     DO(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory")
     if (major >= 9 && attr.sharedSizeBytes + OCCL_BULK_BYTES <= (size_t)room) {
@@ -90,6 +94,8 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     cu->processors = (uint32_t)prop.multiProcessorCount;
     DO(cudaHostAlloc((void **)&cu->front, sizeof(*cu->front), cudaHostAllocMapped | cudaHostAllocPortable), "front")
     memset(cu->front, 0, sizeof(*cu->front));
+    DO(cudaHostAlloc((void **)&cu->wake, 64, cudaHostAllocMapped | cudaHostAllocPortable), "wake word")
+    *cu->wake = 0;
     DO(alloc_zeroed((void **)&cu->daemon, sizeof(d), cu->stream), "daemon")
     DO(alloc_zeroed((void **)&cu->chan, nchannels * sizeof(ch), cu->stream), "channels")
     DO(alloc_zeroed((void **)&cu->srcs, nchannels * list * sizeof(void *), cu->stream), "pointer lists")
@@ -185,6 +191,9 @@ void occl_cuda_close(occl_cuda_t *cu)
     (void)cudaFree(cu->daemon);
     if (cu->front)
         (void)cudaFreeHost(cu->front);
+    if (cu->wake)
+        (void)cudaFreeHost(cu->wake);
+    cu->wake = NULL;
     cu->stream = NULL;
     cu->srcs = NULL;
     cu->chan = NULL;
@@ -304,13 +313,107 @@ int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
     uint64_t quit = occl_load_acquire64(&cu->front->quit);
     if (seen_p)
         *seen_p = (uint32_t)quit == (uint32_t)cu->submitted;
-    return (uint32_t)(quit >> 32) == (uint32_t)cu->launches;
+    return (uint32_t)(quit >> 32) == (uint32_t)__atomic_load_n(&cu->launches, __ATOMIC_ACQUIRE);
+}
+
+static int driver(const char *name, unsigned int version, void *fn_p)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *p = NULL;
+    if (cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess || !p)
+        return 0;
+    memcpy(fn_p, &p, sizeof(p));
+    return 1;
+}
+
+/* cuStreamWaitValue64 and cuStreamWriteValue64, without their header: flags 0 are GEQ and the default barrier. */
+typedef int (*stream_value_fn)(void *stream, unsigned long long at, uint64_t value, unsigned int flags);
+static int stream_value(const char *name, void *stream, uint64_t *word, uint64_t value)
+{
+    stream_value_fn fn;
+    return driver(name, 11070, &fn) ? fn(stream, (unsigned long long)(uintptr_t)word, value, 0) : -1;
+}
+
+static occl_status_t failed_driver(occl_cuda_t *cu, int code, const char *what)
+{
+    (void)snprintf(cu->error, sizeof(cu->error), "%s: driver error %d", what, code);
+    return OCCL_ERR_DEVICE;
+}
+
+occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, size_t errlen)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    int was = enter(cu), device = -1;
+    cudaError_t e = cudaStreamIsCapturing((cudaStream_t)stream, &status);
+    occl_status_t s = OCCL_OK;
+    if (e != cudaSuccess) {
+        (void)snprintf(err, errlen, "the stream %p cannot be used: %s", stream, cudaGetErrorString(e));
+        (void)cudaGetLastError();
+        s = e == cudaErrorStreamCaptureImplicit ? OCCL_ERR_UNSUPPORTED : OCCL_ERR_ARG;
+    } else if (status != cudaStreamCaptureStatusNone) {
+        (void)snprintf(err, errlen, "the stream %p is being captured: a graph cannot hold collectives yet", stream);
+        s = OCCL_ERR_UNSUPPORTED;
+    } else if (stream && cudaStreamGetDevice((cudaStream_t)stream, &device) == cudaSuccess && device != cu->device) {
+        (void)snprintf(err, errlen, "the stream %p is of GPU %d, the communicator uses GPU %d", stream, device, cu->device);
+        s = OCCL_ERR_ARG;
+    }
+    leave(was);
+    return s;
+}
+
+occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value)
+{
+    int was = enter(cu), code = stream_value("cuStreamWriteValue64", stream, word, value);
+    leave(was);
+    return code ? failed_driver(cu, code, "cuStreamWriteValue64") : OCCL_OK;
+}
+
+occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel)
+{
+    int was = enter(cu), code = 0;
+    cudaError_t e = cudaSuccess;
+    if (kernel) {
+        void *args[] = {&word, &value};
+        struct dim3 one = {1, 1, 1};
+        e = cudaLaunchKernel((const void *)occl_k_wait, one, one, args, 0, (cudaStream_t)stream);
+    } else {
+        code = stream_value("cuStreamWaitValue64", stream, word, value);
+    }
+    leave(was);
+    if (e != cudaSuccess)
+        return failed(cu, e, "the wait kernel");
+    return code ? failed_driver(cu, code, "cuStreamWaitValue64") : OCCL_OK;
+}
+
+occl_status_t occl_cuda_arm(occl_cuda_t *cu)
+{
+    occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, cu->queued + 1, 0);
+    if (s == OCCL_OK)
+        s = launch(cu, cu->queued + 1);
+    return s;
+}
+
+void occl_cuda_wake(occl_cuda_t *cu)
+{
+    __atomic_store_n(&cu->launches, cu->launches + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(cu->wake, cu->launches, __ATOMIC_RELEASE);
 }
 
 occl_status_t occl_cuda_launch(occl_cuda_t *cu)
 {
+    occl_status_t s = launch(cu, cu->queued + 1);
+    if (s == OCCL_OK) {
+        cu->queued++;
+        __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
+        __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
+    }
+    return s;
+}
+
+static occl_status_t launch(occl_cuda_t *cu, uint64_t number)
+{
     int was = enter(cu);
-    uint64_t number = cu->launches + 1;
     void *args[] = {&cu->daemon, &number};
     cudaLaunchConfig_t c;
     cudaLaunchAttribute a[1];
@@ -329,8 +432,5 @@ occl_status_t occl_cuda_launch(occl_cuda_t *cu)
     c.numAttrs = cu->cluster > 1;
     e = cudaLaunchKernelExC(&c, (const void *)occl_k_daemon, args);
     leave(was);
-    if (e != cudaSuccess)
-        return failed(cu, e, "launch");
-    cu->launches = number;
-    return OCCL_OK;
+    return e == cudaSuccess ? OCCL_OK : failed(cu, e, "launch");
 }

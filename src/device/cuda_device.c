@@ -17,6 +17,8 @@
 #include "device/device.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +27,15 @@
 #include "kernels/occl_dev_types.h"
 #include "transport/cuda_ipc.h"
 #include "util/clock.h"
+#include "util/futex.h"
 #include "util/lock.h"
 
 enum {
     TWINS = 8192,
     TWINS_FOR_GATED = TWINS / 2, /* runs that wait for peers may park, and keep theirs: they get half */
     ROOM = 256,
+    TICKETS = 4096,
+    ARMED = 2,                   /* launches kept ready while tickets are out */
     SUBMISSIONS = OCCL_QUEUE_LEN - 8,
     STAGE_BYTES = 8 << 20,       /* plans on their way to the device */
     MAX_RANKS = 1024,
@@ -85,7 +90,15 @@ typedef struct cuda_device {
     uint64_t taken;              /* submissions that the device is known to have taken */
     uint64_t serial;
     uint64_t delay, launch_at, steps;
+    uint64_t *words;             /* mapped: [2 * TICKETS], start and over of each */
+    uint64_t *value;             /* of each ticket, its last */
+    uint32_t *free_ticket, ntickets;
+    uint32_t connections;        /* hardware queues that streams share (CUDA_DEVICE_MAX_CONNECTIONS) */
     /* between who holds the lock and the service */
+    occl_lock_t launch_lock;     /* cu.queued, cu.launches and owed are written under it; no call to the driver is made */
+    uint32_t owed;               /* tickets that are out */
+    pthread_t launcher;          /* does the service while tickets are out: see launcher_main */
+    uint32_t has_launcher, launcher_bell, launcher_stop;
     uint32_t launching;          /* release by the service */
     uint32_t asked;              /* a launch */
     occl_lock_t dirty_lock;
@@ -97,11 +110,31 @@ typedef struct cuda_device {
 static cuda_device_t *of(occl_device_t *dev) { return (cuda_device_t *)dev; }
 static const cuda_device_t *cof(const occl_device_t *dev) { return (const cuda_device_t *)dev; }
 
-static void want(cuda_device_t *cd) { occl_store_relaxed32(&cd->pub.wants, 1); }
+static void want(cuda_device_t *cd)
+{
+    occl_store_relaxed32(&cd->pub.wants, 1);
+    if (occl_load_relaxed32(&cd->has_launcher)) {
+        (void)__atomic_fetch_add(&cd->launcher_bell, 1, __ATOMIC_RELEASE);
+        (void)occl_futex_wake(&cd->launcher_bell, 1);
+    }
+}
 
+/* A launch that waits in the stream needs no call; else the service makes one. */
 static void want_launch(cuda_device_t *cd)
 {
+    int woken = 0;
     cd->launch_at = 0;
+    occl_lock(&cd->launch_lock);
+    if (cd->cu.queued > cd->cu.launches) {
+        occl_cuda_wake(&cd->cu);
+        woken = 1;
+    }
+    occl_unlock(&cd->launch_lock);
+    if (woken) {
+        if (cd->owed)
+            want(cd); /* another one in its place */
+        return;
+    }
     occl_store_relaxed32(&cd->launching, 1);
     occl_store_release32(&cd->asked, 1);
     want(cd);
@@ -124,6 +157,11 @@ int occl_cuda_in_use(void)
 static void cuda_destroy(occl_device_t *dev)
 {
     cuda_device_t *cd = of(dev);
+    if (cd->has_launcher) {
+        __atomic_store_n(&cd->launcher_stop, 1, __ATOMIC_RELEASE);
+        want(cd);
+        (void)pthread_join(cd->launcher, NULL);
+    }
     occl_cuda_quiet(&cd->cu);
     occl_ipc_destroy(cd->ipc);
     occl_cuda_free(&cd->cu, cd->twins_at);
@@ -135,10 +173,14 @@ static void cuda_destroy(occl_device_t *dev)
         next = d->next;
         free(d);
     }
+    occl_cuda_free_mapped(&cd->cu, cd->words);
+    free(cd->value);
+    free(cd->free_ticket);
     free(cd->twin);
     free(cd->free_twin);
     occl_lock_fini(&cd->dirty_lock);
     occl_lock_fini(&cd->service_lock);
+    occl_lock_fini(&cd->launch_lock);
     free(cd->pub.broken);
     free(cd);
 }
@@ -163,6 +205,7 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     }
     occl_lock_init(&cd->dirty_lock);
     occl_lock_init(&cd->service_lock);
+    occl_lock_init(&cd->launch_lock);
     n = n > OCCL_CHANNELS_MAX ? OCCL_CHANNELS_MAX : n;
     cd->log = log;
     cd->delay = RELAUNCH_MIN_NS;
@@ -183,7 +226,13 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
         goto cuda_failed;
     cd->twin = calloc(TWINS, sizeof(*cd->twin));
     cd->free_twin = calloc(TWINS, sizeof(*cd->free_twin));
-    if (!cd->twin || !cd->free_twin) {
+    cd->words = occl_cuda_alloc_mapped(&cd->cu, 2 * TICKETS * sizeof(*cd->words));
+    cd->value = calloc(TICKETS, sizeof(*cd->value));
+    cd->free_ticket = calloc(TICKETS, sizeof(*cd->free_ticket));
+    for (uint32_t i = TICKETS; cd->free_ticket && i; i--)
+        cd->free_ticket[cd->ntickets++] = i - 1;
+    cd->connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS") ? (uint32_t)atoi(getenv("CUDA_DEVICE_MAX_CONNECTIONS")) : 8;
+    if (!cd->twin || !cd->free_twin || !cd->words || !cd->value || !cd->free_ticket) {
         (void)snprintf(err, errlen, "no memory");
         s = OCCL_ERR_RESOURCE;
         goto failed;
@@ -424,6 +473,7 @@ static occl_dev_run_t *cuda_pop(occl_device_t *dev, uint32_t *what_p)
     occl_dev_run_t *run;
     if (!at)
         return NULL;
+    dev->launches = cd->cu.launches;
     t = &cd->twin[(at - (uint64_t)(uintptr_t)cd->twins_at) / TWIN_BYTES];
     run = t->run;
     note_taken(cd, t->number);
@@ -453,6 +503,7 @@ static uint32_t cuda_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
     (void)patient;
     if (occl_load_acquire32(&cd->launching) || !occl_cuda_is_out(&cd->cu, &seen))
         return 0;
+    dev->launches = cd->cu.launches;
     if (seen)
         note_taken(cd, cd->cu.submitted);
     if (news || !seen) {
@@ -507,24 +558,181 @@ static void clean(cuda_device_t *cd)
     }
 }
 
+/*
+ * While tickets are out, launches are kept in the stream behind a wait for a word, and the last one that has been put there does not
+ * leave: a thread may be stuck in cudaFree until a stream goes on that waits for our run, and until then no launch gets
+ * through. With none out there is none: cudaDeviceSynchronize would wait for it.
+ *
+ * Waits by a stream take hardware queues, and a full set of them stops all launches: with few, none is armed, and the daemon that is
+ * launched for the first ticket stays.
+ */
+static int may_arm(const cuda_device_t *cd) { return cd->connections >= 4; }
+
+/* Nothing is owed: what is armed goes, finds nothing, and leaves. Under launch_lock. */
+static void settle(cuda_device_t *cd)
+{
+    occl_store_release64(&cd->cu.front->stay, 0);
+    while (cd->cu.queued > cd->cu.launches)
+        occl_cuda_wake(&cd->cu);
+}
+
+/* Under service_lock. */
+static void arm(cuda_device_t *cd)
+{
+    uint64_t ready;
+    for (;;) {
+        occl_lock(&cd->launch_lock);
+        ready = cd->cu.queued - cd->cu.launches;
+        if (!cd->owed)
+            settle(cd); /* the last one ended while we armed */
+        else if (!may_arm(cd))
+            occl_store_release64(&cd->cu.front->stay, cd->cu.launches);
+        else if (ready)
+            occl_store_release64(&cd->cu.front->stay, cd->cu.queued);
+        if (!cd->owed || !may_arm(cd) || ready >= ARMED || cd->pub.broken)
+            ready = ARMED;
+        occl_unlock(&cd->launch_lock);
+        if (ready >= ARMED)
+            return;
+        if (occl_cuda_arm(&cd->cu) != OCCL_OK) {
+            occl_log(cd->log, OCCL_LOG_WARN | OCCL_AREA_ENGINE, "no launch can be kept ready: %s", cd->cu.error);
+            return;
+        }
+        occl_lock(&cd->launch_lock);
+        cd->cu.queued++;
+        occl_unlock(&cd->launch_lock);
+    }
+}
+
+/*
+ * A thread of its own, from the first ticket on: while a stream waits for our run, a thread of the application may be stuck in
+ * cudaFree until it goes on, and with it everyone who launches. So the helper, who has to see that the run ends, launches
+ * nothing then.
+ */
+static void cuda_service(occl_device_t *dev);
+static void *launcher_main(void *arg)
+{
+    cuda_device_t *cd = arg;
+    while (!__atomic_load_n(&cd->launcher_stop, __ATOMIC_ACQUIRE)) {
+        uint32_t seen = __atomic_load_n(&cd->launcher_bell, __ATOMIC_ACQUIRE);
+        cuda_service(&cd->pub);
+        if (__atomic_load_n(&cd->pub.broken, __ATOMIC_ACQUIRE))
+            break;
+        /* Something may be left to do only where another thread is at it. */
+        (void)occl_futex_wait(&cd->launcher_bell, seen, occl_load_relaxed32(&cd->pub.wants) ? 100000 : OCCL_INF);
+    }
+    return NULL;
+}
+
+static void launcher_start(cuda_device_t *cd)
+{
+    sigset_t all, old;
+    if (cd->has_launcher)
+        return;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    if (pthread_create(&cd->launcher, NULL, launcher_main, cd) == 0)
+        occl_store_relaxed32(&cd->has_launcher, 1);
+    else
+        occl_log(cd->log, OCCL_LOG_WARN | OCCL_AREA_ENGINE, "no thread to launch from: cudaFree beside a stream that waits may hang");
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* --- stream order --------------------------------------------------------------------------------------------------- */
+
+static int cuda_ticket_take(occl_device_t *dev, occl_ticket_t *t)
+{
+    cuda_device_t *cd = of(dev);
+    if (!cd->ntickets)
+        return 0;
+    t->index = cd->free_ticket[--cd->ntickets];
+    t->value = ++cd->value[t->index];
+    occl_lock(&cd->launch_lock);
+    occl_store_relaxed32(&cd->owed, cd->owed + 1);
+    occl_unlock(&cd->launch_lock);
+    return 1;
+}
+
+static int cuda_ticket_rung(const occl_device_t *dev, const occl_ticket_t *t)
+{
+    return occl_load_acquire64(&cof(dev)->words[2 * t->index]) >= t->value;
+}
+
+/* The word only grows, so a stream that comes to its wait later finds at least its value, whoever has the ticket by then. */
+static void cuda_ticket_over(occl_device_t *dev, const occl_ticket_t *t)
+{
+    cuda_device_t *cd = of(dev);
+    occl_store_release64(&cd->words[2 * t->index + 1], t->value);
+    cd->free_ticket[cd->ntickets++] = t->index;
+    occl_lock(&cd->launch_lock);
+    occl_store_relaxed32(&cd->owed, cd->owed - 1);
+    if (!cd->owed)
+        settle(cd);
+    occl_unlock(&cd->launch_lock);
+}
+
+static occl_status_t cuda_stream_check(occl_device_t *dev, void *stream, char *err, size_t errlen)
+{
+    return occl_cuda_stream_check(&of(dev)->cu, stream, err, errlen);
+}
+
+static occl_status_t cuda_stream_start(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen)
+{
+    cuda_device_t *cd = of(dev);
+    occl_status_t s;
+    /* Armed before anything can wait for it. Where another thread is stuck in the driver this one would be in a moment, too. */
+    occl_lock(&cd->service_lock);
+    launcher_start(cd);
+    arm(cd);
+    s = occl_cuda_stream_write(&cd->cu, stream, &cd->words[2 * t->index], t->value);
+    if (s != OCCL_OK)
+        (void)snprintf(err, errlen, "%s", cd->cu.error);
+    occl_unlock(&cd->service_lock);
+    return s;
+}
+
+static occl_status_t cuda_stream_wait(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen)
+{
+    cuda_device_t *cd = of(dev);
+    occl_status_t s;
+    int kernel;
+    occl_lock(&cd->service_lock);
+    /* Each stream that waits may take one queue, our own another. Streams are counted by waits: never too few. */
+    kernel = cd->connections < 4 || occl_load_relaxed32(&cd->owed) + 3 > cd->connections;
+    s = occl_cuda_stream_wait(&cd->cu, stream, &cd->words[2 * t->index + 1], t->value, kernel);
+    if (s != OCCL_OK)
+        (void)snprintf(err, errlen, "%s", cd->cu.error);
+    occl_unlock(&cd->service_lock);
+    return s;
+}
+
 static void cuda_service(occl_device_t *dev)
 {
     cuda_device_t *cd = of(dev);
+    if (occl_load_relaxed32(&cd->owed) && occl_load_relaxed32(&cd->has_launcher) && !pthread_equal(pthread_self(), cd->launcher))
+        return; /* the launcher's */
     if (!occl_trylock(&cd->service_lock))
         return;
     while (occl_load_relaxed32(&dev->wants)) {
         occl_store_relaxed32(&dev->wants, 0);
         occl_fence_sys();
         if (occl_load_acquire32(&cd->asked)) {
+            int woken = 0;
             occl_store_relaxed32(&cd->asked, 0);
-            if (occl_cuda_launch(&cd->cu) != OCCL_OK && !dev->broken) {
+            occl_lock(&cd->launch_lock);
+            if (cd->cu.queued > cd->cu.launches) { /* armed since */
+                occl_cuda_wake(&cd->cu);
+                woken = 1;
+            }
+            occl_unlock(&cd->launch_lock);
+            if (!woken && occl_cuda_launch(&cd->cu) != OCCL_OK && !dev->broken) {
                 char *text = strdup(cd->cu.error);
                 __atomic_store_n(&dev->broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
                 break; /* launching stays: nobody tries again */
             }
-            dev->launches = cd->cu.launches;
             occl_store_release32(&cd->launching, 0);
         }
+        arm(cd);
         occl_ipc_service(cd->ipc, !occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL));
         clean(cd);
     }
@@ -593,6 +801,12 @@ static const occl_device_far_ops_t far_ops = {
     .unbind = cuda_unbind,
     .place = cuda_place,
     .forget = cuda_forget,
+    .ticket_take = cuda_ticket_take,
+    .ticket_rung = cuda_ticket_rung,
+    .ticket_over = cuda_ticket_over,
+    .stream_check = cuda_stream_check,
+    .stream_start = cuda_stream_start,
+    .stream_wait = cuda_stream_wait,
     .buffer = cuda_buffer,
     .buffer_free = cuda_buffer_free,
     .resolve = cuda_resolve,

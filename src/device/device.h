@@ -18,6 +18,10 @@
 
 typedef struct occl_device occl_device_t;
 typedef struct occl_bound occl_bound_t; /* a plan and its links as the device has them */
+typedef struct occl_ticket {
+    uint32_t index;
+    uint64_t value; /* 0: none */
+} occl_ticket_t;
 typedef struct occl_far occl_far_t;     /* another process's memory on the device */
 
 /*
@@ -64,6 +68,18 @@ typedef struct occl_device_far_ops {
     int (*place)(occl_device_t *dev, occl_dev_run_t *run);
     void (*forget)(occl_device_t *dev, occl_dev_run_t *run);
 
+    /*
+     * Stream order. A ticket is a pair of words that streams and processor share: `start` gets the ticket's value when the stream
+     * comes to where the run begins, `over` when the run is over, and streams wait for it. take and over: under the lock.
+     * While tickets are out, no call to the driver is needed to bring the daemon back.
+     */
+    int (*ticket_take)(occl_device_t *dev, occl_ticket_t *t); /* false: none free */
+    int (*ticket_rung)(const occl_device_t *dev, const occl_ticket_t *t);
+    void (*ticket_over)(occl_device_t *dev, const occl_ticket_t *t);
+    /* No lock. OCCL_OK: work may be put into this stream (it is of this device, and is not being captured). */
+    occl_status_t (*stream_check)(occl_device_t *dev, void *stream, char *err, size_t errlen);
+    occl_status_t (*stream_start)(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen);
+    occl_status_t (*stream_wait)(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen);
     /* No lock. Fills *b for a buffer, or brings up to date what it says. expose: peers shall reach it if they can. */
     occl_status_t (*buffer)(occl_device_t *dev, const void *p, uint64_t bytes, int expose, occl_buffer_t *b, char *err,
                             size_t errlen);

@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000 };
+enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000 };
 
 typedef struct impl {
     occl_helper_t pub;
@@ -122,7 +122,7 @@ static void *helper_main(void *arg)
         __atomic_thread_fence(__ATOMIC_SEQ_CST); /* announced; now look once more: a peer posts, fences, looks who sleeps */
         if (!h->ops->pass(h->state, 1)) {
             (void)occl_futex_wait(h->pub.bell, seen, delay);
-            if (delay < DUTY_MAX_NS)
+            if (delay < (h->ops->soon(h->state) ? DUTY_SOON_NS : DUTY_MAX_NS))
                 delay *= 2;
         }
         h->ops->announce(h->state, 0);

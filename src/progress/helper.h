@@ -25,6 +25,7 @@ typedef struct occl_helper_ops {
     int (*waiters)(void *state);           /* threads of the application inside a wait; no lock */
     void (*announce)(void *state, int on); /* peers shall ring the bell */
     uint64_t (*upkeep)(void *state);       /* nothing pending: what has to be done all the same; when again, OCCL_INF: never */
+    int (*soon)(void *state);              /* something is awaited that rings no bell: sleep shortly; no lock */
 } occl_helper_ops_t;
 
 occl_status_t occl_helper_create(const occl_helper_ops_t *ops, void *state, uint32_t *bell, const char *cpus, int avoid_cpu,
