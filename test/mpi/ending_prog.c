@@ -6,6 +6,7 @@
  *   forget     nothing freed; two operations pending on rank 0 at MPI_Finalize, one with a request, one continued
  *   noinit     exit without MPI_Finalize is the launcher's affair: here, exit before MPI_Init
  *   after      calls after MPI_Finalize, and from a destructor of the program
+ *   queued     the same with operations in a queue, begun and not; the queue is not freed
  *   late       rank 1 sits in MPI_Finalize with an operation that rank 0 started and never finishes
  */
 #include <mpix_occl.h>
@@ -68,7 +69,15 @@ int main(int argc, char **argv)
         MPIX_Occl_iallreduce(&x, &y, 1, MPI_INT, MPI_SUM, 77, comm, &req);
         MPIX_Occl_ibarrier(78, comm, &other);
         MPIX_Occl_continue(&other, note, NULL);
-    } else if (strcmp(how, "forget") == 0) {
+    } else if (strcmp(how, "queued") == 0 && rank == 0) {
+        void *queue = NULL;
+
+        MPIX_Occl_queue_create(&queue);
+        MPIX_Occl_allreduce_enqueue(&x, &y, 1, MPI_INT, MPI_SUM, 77, comm, MPIX_OCCL_QUEUE_HOST, queue);
+        MPIX_Occl_barrier_enqueue(78, comm, MPIX_OCCL_QUEUE_HOST, queue);
+        MPIX_Occl_start_enqueue(kept, MPIX_OCCL_QUEUE_HOST, queue);
+        MPIX_Occl_wait_enqueue(kept, MPIX_OCCL_QUEUE_HOST, queue);
+    } else if (strcmp(how, "forget") == 0 || strcmp(how, "queued") == 0) {
         usleep(500000); /* rank 0 ends first: otherwise it finds that its peer has gone */
     } else if (strcmp(how, "late") == 0 && rank == 0) {
         /* The others go to MPI_Finalize at once. */

@@ -56,6 +56,14 @@ test_mpi_errors_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/errors-n3.t
 SMOKE_TESTS += test/mpi/errors-n3.t
 
+# enqueue_host: stream order on host queues
+check_PROGRAMS += test/mpi/enqueue_host
+test_mpi_enqueue_host_SOURCES = test/mpi/enqueue_host.c
+test_mpi_enqueue_host_LDADD = $(occl_mpi_test_libs)
+test_mpi_enqueue_host_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/enqueue_host-n4.t
+SMOKE_TESTS += test/mpi/enqueue_host-n4.t
+
 # traffic: the program's own messages beside ours
 check_PROGRAMS += test/mpi/traffic
 test_mpi_traffic_SOURCES = test/mpi/traffic.c
