@@ -5,6 +5,7 @@
 #define OCCL_SRC_UTIL_LIST_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct occl_list {
     struct occl_list *next, *prev;
