@@ -231,7 +231,7 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     cd->free_ticket = calloc(TICKETS, sizeof(*cd->free_ticket));
     for (uint32_t i = TICKETS; cd->free_ticket && i; i--)
         cd->free_ticket[cd->ntickets++] = i - 1;
-    cd->connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS") ? (uint32_t)atoi(getenv("CUDA_DEVICE_MAX_CONNECTIONS")) : 8;
+    cd->connections = (uint32_t)occl_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS", 8);
     if (!cd->twin || !cd->free_twin || !cd->words || !cd->value || !cd->free_ticket) {
         (void)snprintf(err, errlen, "no memory");
         s = OCCL_ERR_RESOURCE;

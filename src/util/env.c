@@ -481,3 +481,14 @@ int occl_env_print(const occl_env_t *env, occl_env_style_t style, occl_env_write
     occl_strbuf_fini(&b);
     return (int)ENV_VARS;
 }
+
+long occl_env_foreign(const char *name, long otherwise)
+{
+    const char *value = getenv(name);
+    char *end;
+    long n;
+    if (!value || !*value)
+        return otherwise;
+    n = strtol(value, &end, 10);
+    return *end ? otherwise : n;
+}

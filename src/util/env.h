@@ -46,6 +46,9 @@ occl_status_t occl_env_set(occl_env_t *env, const char *name, const char *value,
  * a typing mistake, so worth a line at info. OCCL_TEST_* belongs to the tests and is passed over. */
 const char *occl_env_unknown(void);
 
+/* A number in another library's variable, as CUDA_DEVICE_MAX_CONNECTIONS; `otherwise` when there is none. */
+long occl_env_foreign(const char *name, long otherwise);
+
 /* The same text forms for others (info keys, tuning rules). 0, or -1. */
 int occl_parse_size(const char *text, uint64_t *value_p);
 int occl_parse_time(const char *text, uint64_t *value_p);
