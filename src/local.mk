@@ -49,4 +49,4 @@ occl_core_files += src/progress/helper.h src/progress/helper.c
 
 # core: communicators, tags, runs
 occl_core_files += src/core/core.h src/core/internal.h src/core/ctx.c src/core/comm.c src/core/tag.c src/core/run.c \
-	src/core/coll.c src/core/queue.c src/core/wait.c src/core/stat.c
+	src/core/coll.c src/core/queue.c src/core/wait.c src/core/stat.c src/core/mem.c

@@ -297,11 +297,11 @@ int occl_coll_exported(const occl_coll_t *coll, const void *p, uint64_t *number_
     return b->number != 0;
 }
 
-static void copy_in(const occl_coll_t *coll)
+static void copy_in(const occl_coll_t *coll, int rank)
 {
     if (coll->sbuf.bounce)
         memcpy(coll->sbuf.bounce, coll->user_send, coll->sbuf.bytes);
-    if (coll->rbuf.bounce && (coll->args.in_place || coll->args.kind == OCCL_COLL_BCAST))
+    if (coll->rbuf.bounce && (coll->args.in_place || (coll->args.kind == OCCL_COLL_BCAST && coll->args.root == rank)))
         memcpy(coll->rbuf.bounce, coll->user_recv, coll->rbuf.bytes);
 }
 
@@ -309,8 +309,9 @@ void occl_run_copy_out(occl_run_t *r)
 {
     const occl_buffer_t *b = &r->coll->rbuf;
     uint64_t bytes = r->coll->args.kind == OCCL_COLL_SENDRECV && r->bytes < b->bytes ? r->bytes : b->bytes;
-    if (b->bounce)
-        memcpy(r->coll->user_recv, b->bounce, bytes);
+    if (!b->bounce || (r->coll->args.kind == OCCL_COLL_BCAST && r->coll->args.root == r->comm->rank))
+        return; /* the root's own data are not to be written, not even with what they are */
+    memcpy(r->coll->user_recv, b->bounce, bytes);
 }
 
 /* --- registration ------------------------------------------------------------------------------------------------- */
@@ -591,7 +592,7 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
             s = occl_coll_refresh(coll);
             if (s != OCCL_OK)
                 return s;
-            copy_in(coll);
+            copy_in(coll, coll->comm->rank);
         }
     }
     occl_ctx_lock(ctx);
@@ -603,7 +604,8 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
 occl_status_t occl_coll_refresh(occl_coll_t *coll)
 {
     occl_coll_args_t a = coll->args;
-    if (!coll->comm->dev->ops->far || !(coll->alt || coll->sbuf.bounce || coll->rbuf.bounce))
+    if (!coll->comm->dev->ops->far || !(coll->alt || !coll->cp || coll->sbuf.bounce || coll->rbuf.bounce || coll->sbuf.pinned ||
+                                        coll->rbuf.pinned))
         return OCCL_OK;
     a.send = coll->user_send;
     a.recv = coll->user_recv;
@@ -630,7 +632,7 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
             view.user_recv = args->recv;
             view.sbuf = bufs[0];
             view.rbuf = bufs[1];
-            copy_in(&view);
+            copy_in(&view, c->rank);
         }
     }
     occl_ctx_lock(c->ctx);

@@ -30,7 +30,7 @@ typedef struct hello {
 } hello_t;
 
 typedef struct verdict {
-    uint32_t status, cma;
+    uint32_t status, cma; /* far: OCCL_EXPOSE_* */
     char text[192];
 } verdict_t;
 
@@ -221,6 +221,20 @@ static occl_status_t wish(occl_ctx_t *ctx, const occl_attach_opts_t *opts, hello
     }
     if (ctx->dev->ops != &occl_device_host)
         return OCCL_OK;
+#if defined(OCCL_EMU) && OCCL_EMU
+    if (word[0] == 'c' && occl_emu_far) {
+        *far_p = ctx->nfar ? ctx->far[0] : NULL;
+        if (!*far_p && occl_emu_far->create(&ctx->env, &ctx->log, ctx->arena, far_p, mine->far_text, sizeof(mine->far_text)) == OCCL_OK) {
+            ctx->far[0] = *far_p;
+            __atomic_store_n(&ctx->nfar, 1, __ATOMIC_RELEASE);
+        }
+        mine->wish = WISH_FAR | WISH_SAID;
+        mine->has_far = *far_p != NULL;
+        if (*far_p)
+            (*far_p)->ops->far->describe(*far_p, &mine->far);
+        return OCCL_OK;
+    }
+#endif
 #if defined(OCCL_HAVE_CUDA_DEVICE) && OCCL_HAVE_CUDA_DEVICE
     if (word[0] == 'c' || occl_cuda_in_use()) {
         char err[192] = "";
@@ -301,6 +315,7 @@ static void agree_channels(occl_comm_t *c, const hello_t *all)
 static occl_status_t map_far(occl_comm_t *c, const hello_t *all, verdict_t *mine)
 {
     const occl_device_far_ops_t *far = c->dev->ops->far;
+    mine->cma = OCCL_EXPOSE_MAPPED;
     for (int p = 0; p < c->size; p++) {
         occl_member_t *m = &c->member[p];
         char err[160] = "";
@@ -311,8 +326,14 @@ static occl_status_t map_far(occl_comm_t *c, const hello_t *all, verdict_t *mine
         }
         m->dbase = far->base(m->far);
         c->via[p] = 0;
+        if (p != c->rank) {
+            const char *why = NULL;
+            uint32_t reach = (uint32_t)far->reach(m->far, &why);
+            if (reach < mine->cma)
+                occl_log(&c->ctx->log, OCCL_LOG_INFO | OCCL_AREA_CHOICE, "memory mapped by cuMemMap goes through slots: %s", why);
+            mine->cma = reach < mine->cma ? reach : mine->cma;
+        }
     }
-    mine->cma = 1;
     return OCCL_OK;
 }
 
@@ -464,11 +485,12 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
         s = occl_fail(OCCL_ERR_INTERN, "attach: the bootstrap exchange failed");
         goto out;
     }
-    c->exposed = 1;
+    c->exposed = (int)v.cma;
     for (p = 0; p < c->size && s == OCCL_OK; p++) {
         if (verdicts[p].status)
             s = occl_fail((occl_status_t)verdicts[p].status, "attach: %.190s", verdicts[p].text);
-        c->exposed &= (int)verdicts[p].cma;
+        if ((int)verdicts[p].cma < c->exposed)
+            c->exposed = (int)verdicts[p].cma;
     }
     if (s != OCCL_OK)
         goto out;

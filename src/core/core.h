@@ -94,6 +94,16 @@ const char *occl_stat_name(int i);
 /* Text about everything pending (keys, state, ranks arrived and missing). Never blocks longer than a bounded time. */
 void occl_comm_dump(occl_comm_t *comm, void (*put)(void *state, const char *text), void *state);
 
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* Memory that the communicator's device works on in place, and the members without a copy in between where the node allows it.
+ * Local, any thread, no order. The last three return OCCL_ERR_BUFFER for memory that is not known. Operations on it are over. */
+occl_status_t occl_mem_alloc(occl_comm_t *comm, uint64_t bytes, void **p_p);
+occl_status_t occl_mem_free(occl_ctx_t *ctx, void *p);
+/* The same for memory that is there: OCCL_ERR_UNSUPPORTED if it cannot be. */
+occl_status_t occl_mem_register(occl_comm_t *comm, void *p, uint64_t bytes);
+occl_status_t occl_mem_unregister(occl_comm_t *comm, void *p);
+
 /* --- collectives -------------------------------------------------------------------------------------------------- */
 
 /*

@@ -142,15 +142,9 @@ static uint64_t helper_upkeep(void *state)
     enum { EVERY_NS = 250000000 };
     occl_ctx_t *ctx = state;
     uint32_t n = __atomic_load_n(&ctx->nfar, __ATOMIC_ACQUIRE);
-    int any = 0;
     for (uint32_t i = 0; i < n; i++)
-        ctx->far[i]->ops->far->scan(ctx->far[i]);
-    if (n && occl_trylock(&ctx->lock)) {
-        for (uint32_t i = 0; i < n; i++)
-            any |= ctx->far[i]->ops->far->idle(ctx->far[i]);
-        occl_ctx_unlock(ctx);
-    }
-    return any || n ? EVERY_NS : OCCL_INF;
+        (void)ctx->far[i]->ops->far->upkeep(ctx->far[i]);
+    return n ? EVERY_NS : OCCL_INF;
 }
 
 /* Announce (1) or take back (0) that a thread of ours is about to sleep on the bell. */
@@ -179,6 +173,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     occl_list_init(&ctx->unchecked);
     occl_list_init(&ctx->called);
     occl_list_init(&ctx->pool_free);
+    occl_hash_init(&ctx->given);
     s = occl_env_load(&ctx->env, err, errlen);
     if (s == OCCL_OK)
         s = occl_logger_init(&ctx->log, &ctx->env, -1, err, errlen);
@@ -282,6 +277,7 @@ void occl_ctx_destroy(occl_ctx_t *ctx)
     occl_arena_destroy(ctx->arena);
     occl_lock_fini(&ctx->lock);
     occl_lock_fini(&ctx->far_lock);
+    occl_hash_fini(&ctx->given);
     free(ctx->cells);
     free(ctx);
 }

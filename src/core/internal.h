@@ -62,7 +62,8 @@ static inline int occl_rec_started(uint64_t word, uint64_t n)
     uint32_t state = (uint32_t)(word & 0xff);
     return word >> 16 == n && (state == REC_READY || state == REC_ERROR || state == REC_DIFFERS);
 }
-enum { REC_POOL = 1, REC_IN_PLACE = 2, REC_HIDDEN = 4 }; /* HIDDEN: a buffer that peers cannot reach */
+/* HIDDEN: a buffer that peers cannot reach; NEW: one that they may not be able to map, so they tell (occl_record_t.mapped) */
+enum { REC_POOL = 1, REC_IN_PLACE = 2, REC_HIDDEN = 4, REC_NEW = 8 };
 typedef struct occl_record {
     uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
     uint64_t sig;  /* hash of the fields below, up to count */
@@ -73,9 +74,10 @@ typedef struct occl_record {
     uint32_t flags;
     uint32_t status;     /* REC_ERROR: why */
     uint64_t send_number, recv_number; /* far device: of the owner's exports; 0: no buffer */
-    uint64_t pad[6];
+    uint64_t mapped; /* n << 1 | whether the owner could map all the others' buffers; written later, when some record is NEW */
+    uint64_t pad[5];
 } occl_record_t;
-enum { REC_WORDS = 10 }; /* of 64 bits, in use */
+enum { REC_WORDS = 10, REC_MAPPED = 10 }; /* of 64 bits, written with the record; the word that comes later */
 #define WIRE_IN_PLACE 0x10000u /* or-ed to kind: in place on this rank, where all must agree */
 
 /* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
@@ -159,9 +161,10 @@ struct occl_ctx {
     uint64_t *cells;             /* [ncells] offsets of occl_cell_t that are free */
     uint32_t ncells, cells_cap;
     occl_list_t pool_free;       /* pool regions kept for the next run */
+    occl_hash_t given;           /* what occl_mem_alloc gave: address -> its device, or this context for the host's */
     uint64_t checked_peers_at;
     occl_helper_t *helper;
-    uint64_t n_starts, n_gates, n_gated, n_eager, n_mismatch, n_withdrawn, n_failed, n_pool, n_passes, n_sleeps;
+    uint64_t n_starts, n_gates, n_gated, n_eager, n_mismatch, n_withdrawn, n_failed, n_pool, n_hidden, n_passes, n_sleeps;
     void (*wait_hook)(void *);   /* the layer above makes progress of its own; never called by the helper */
     void *wait_hook_state;
     int closing;
@@ -203,7 +206,7 @@ struct occl_comm {
     occl_hash_t tags;            /* key -> occl_tag_t */
     occl_list_t active_tags;     /* occl_tag_t.in_active: a run is pending */
     occl_hash_t plans;           /* signature + in_place -> occl_cached_plan_t */
-    int exposed;                 /* agreed: members reach each other's buffers */
+    int exposed;                 /* agreed: members reach each other's buffers; far: OCCL_EXPOSE_* */
     uint64_t eager_max, direct_min, chunk;
     uint32_t nchannels;
     uint32_t slot_channels;      /* of those, that have slots: the others' mailboxes are flags only */
@@ -235,6 +238,7 @@ typedef struct occl_binding {
     uint32_t users;              /* runs */
 } occl_binding_t;
 enum { OCCL_BINDINGS = 8 };      /* kept for a tag, more only while in use */
+enum { OCCL_CONFIRMED = 8 };
 
 struct occl_tag {
     occl_comm_t *comm;
@@ -258,6 +262,8 @@ struct occl_tag {
     uint64_t *via;               /* [n] */
     occl_binding_t **bindings;   /* far: [nbindings] */
     uint32_t nbindings, bindings_cap;
+    uint64_t confirmed[OCCL_CONFIRMED]; /* far: numbers of exports of mine that all members have mapped; the last ones, round */
+    uint32_t nconfirmed;
     occl_status_t dead;          /* a member is gone: every further run fails like this */
     char why_dead[160];
 };
@@ -303,9 +309,10 @@ struct occl_run {
     void *fn_state;
     uint64_t started_at;         /* clock; 0: OCCL_T_WARN is not set, or this run was named already */
     /* caches, kept for the object's next life */
-    uint64_t *x;                 /* xsend, xrecv: 2 * xcap */
+    uint64_t *x;                 /* xsend, xrecv: xcap */
+    void **hold;                 /* far: what keeps those mapped; holdcap */
     unsigned char **pools;       /* rxpool, txpool: 2 * pcap */
-    uint32_t xcap, pcap;
+    uint32_t xcap, pcap, holdcap, nhold;
     unsigned char *scratch;
     uint64_t scratch_cap, scratch_off; /* off: far */
     occl_binding_t *binding;     /* far: in use */
@@ -316,6 +323,7 @@ struct occl_run {
     occl_list_t in_bells;
     int copied;                  /* out of the bounce buffer */
     int hidden;                  /* the plan is coll's alt */
+    int mapped;                  /* far: 1 all the members' buffers are, and held; -1 one cannot be */
     occl_run_t *partner;         /* far, a message to oneself: the send that ends with this receive */
     uint64_t pool_off, pool_bytes;
 };
@@ -397,6 +405,8 @@ void occl_tag_free(occl_tag_t *t);
 int occl_tag_read_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
 /* The same once the run has been opened: it is there, and stays as it is, whatever its owner tries. */
 void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t *rec);
+/* What member i says of run n, opened, later than its record: n << 1 | its buffers are mapped. Acquire. */
+uint64_t occl_tag_mapped_word(const occl_tag_t *t, uint32_t i, uint64_t n);
 int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r);
 void occl_tag_abandon(occl_tag_t *t);
 void occl_run_break(occl_run_t *r, occl_status_t status, char *text);

@@ -42,6 +42,7 @@ void occl_run_strip(occl_run_t *r, occl_comm_t *c)
         free(r->scratch);
     }
     free(r->x);
+    free(r->hold);
     free(r->pools);
     free(r->text);
 }
@@ -196,6 +197,20 @@ static int make_mailboxes(occl_run_t *r)
     return !r->coll->alt || make_mailboxes_of(r, r->coll->alt->plan);
 }
 
+/* Exports of mine that all members of the tag have mapped once stay mapped as long as they are there. */
+static int is_confirmed(const occl_tag_t *t, uint64_t number)
+{
+    for (uint32_t i = 0; i < OCCL_CONFIRMED; i++)
+        if (t->confirmed[i] == number)
+            return 1;
+    return number == 0;
+}
+static void confirm(occl_tag_t *t, uint64_t number)
+{
+    if (!is_confirmed(t, number))
+        t->confirmed[t->nconfirmed++ % OCCL_CONFIRMED] = number;
+}
+
 /* The other ends; false: some peer has not made its mailbox yet. */
 static int find_mailboxes(occl_run_t *r)
 {
@@ -296,6 +311,8 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
             int all = occl_coll_exported(coll, coll->args.send, &rec.send_number, &rec.send);
             if (!occl_coll_exported(coll, coll->args.recv, &rec.recv_number, &rec.recv) || !all)
                 flags |= REC_HIDDEN;
+            else if (!is_confirmed(t, rec.send_number) || !is_confirmed(t, rec.recv_number))
+                flags |= REC_NEW;
         }
         rec.status = state == REC_ERROR ? r->failing : 0;
     } else {
@@ -433,36 +450,130 @@ static occl_status_t open_message(occl_run_t *r)
     return occl_plan_choose(t->comm, t, &a, sent, r->hidden, &r->cp);
 }
 
+static void release_buffers(occl_run_t *r)
+{
+    if (r->nhold)
+        r->comm->dev->ops->far->release(r->comm->dev, r->hold, r->nhold);
+    r->nhold = 0;
+    r->mapped = 0;
+}
+
+/* Looked at again when nothing else moves, and by whoever waits for it. */
+static void look_again(occl_tag_t *t)
+{
+    occl_list_remove(&t->in_unchecked);
+    occl_list_push_back(&t->comm->ctx->unchecked, &t->in_unchecked);
+}
+
 /*
- * Far device, an exposed plan: the members' buffers as this one's device sees them. 1: all are known, or the plan has become one
- * that needs none; 0: not yet, the driver has to map one; -1: the run has failed.
+ * Far device, an exposed plan: the members' buffers as this one's device sees them. 1: all are known, and held; 0: not yet, the
+ * driver has to map one; -1: one cannot be mapped, why_p.
  */
-static int resolve_buffers(occl_run_t *r)
+static int resolve_buffers(occl_run_t *r, char *why, size_t len)
 {
     occl_tag_t *t = r->tag;
     occl_comm_t *c = t->comm;
     const occl_device_far_ops_t *far = c->dev->ops->far;
     int ready = 1;
+    if (r->mapped)
+        return r->mapped;
     for (uint32_t i = 0; i < t->n; i++) {
         occl_record_t rec;
         occl_member_t *m = &c->member[t->member[i]];
-        const char *why = "";
+        const char *text = "";
         int a, b;
         if (i == t->me) {
             r->x[i] = occl_coll_at(r->coll, r->coll->args.send);
             r->x[t->n + i] = occl_coll_at(r->coll, r->coll->args.recv);
+            r->hold[i] = r->hold[t->n + i] = NULL;
             continue;
         }
         occl_tag_opened_record(t, i, r->n, &rec);
-        a = far->resolve(c->dev, m->far, rec.send_number, rec.send, &r->x[i], &why);
-        b = far->resolve(c->dev, m->far, rec.recv_number, rec.recv, &r->x[t->n + i], &why);
+        a = far->resolve(c->dev, m->far, rec.send_number, rec.send, &r->x[i], &r->hold[i], &text);
+        b = far->resolve(c->dev, m->far, rec.recv_number, rec.recv, &r->x[t->n + i], &r->hold[t->n + i], &text);
         if (a < 0 || b < 0) {
-            occl_run_break(r, OCCL_ERR_DEVICE, occl_text("a buffer of %.90s cannot be mapped: %.120s", m->name, why));
-            return -1;
+            (void)snprintf(why, len, "a buffer of %.90s cannot be mapped: %.120s", m->name, text);
+            ready = -1;
+        } else if (ready > 0) {
+            ready = a & b;
         }
-        ready &= a & b;
     }
+    r->nhold = 2 * t->n;
+    if (ready <= 0)
+        release_buffers(r);
+    r->mapped = ready;
     return ready;
+}
+
+/*
+ * Whether the run can go from and to the members' buffers. Somebody who finds that it cannot map one of them must not be alone with
+ * it: so where a record names an export that not all members are known to have mapped before, they tell each other how it went,
+ * and all take the other plan if one could not. 1: yes; 0: not known yet; -1: no; -2: the run has failed.
+ */
+static int agree_on_buffers(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_record_t *mine = &t->blk->rec[r->n & 1];
+    char why[256] = "";
+    int ready = resolve_buffers(r, why, sizeof(why)), some_new = (mine->flags & REC_NEW) != 0;
+    for (uint32_t i = 0; i < t->n && !some_new; i++) {
+        occl_record_t rec;
+        if (i == t->me)
+            continue;
+        occl_tag_opened_record(t, i, r->n, &rec);
+        some_new = (rec.flags & REC_NEW) != 0;
+    }
+    if (!ready) {
+        look_again(t);
+        return 0;
+    }
+    if (!some_new) {
+        if (ready < 0)
+            occl_run_break(r, OCCL_ERR_DEVICE, occl_text("%s", why));
+        return ready < 0 ? -2 : 1;
+    }
+    if (mine->mapped >> 1 != r->n) {
+        occl_store_release64(&mine->mapped, r->n << 1 | (ready > 0));
+        occl_comm_publish(t->comm, t->key);
+        occl_tag_wake(t);
+        if (ready < 0)
+            occl_log(&t->comm->ctx->log, OCCL_LOG_INFO | OCCL_AREA_CHOICE, "through slots: %s", why);
+    }
+    for (uint32_t i = 0; i < t->n; i++) {
+        uint64_t w;
+        if (i == t->me)
+            continue;
+        w = occl_tag_mapped_word(t, i, r->n);
+        if (w >> 1 != r->n)
+            return 0; /* its news will tell */
+        if (!(w & 1))
+            ready = -1;
+    }
+    if (ready < 0) {
+        release_buffers(r);
+        return -1;
+    }
+    return 1;
+}
+
+/* From now on the run goes through slots. A message has no plan then, until find_message_plan. */
+static void hide(occl_run_t *r)
+{
+    r->hidden = 1;
+    r->comm->ctx->n_hidden++;
+    if (r->cp)
+        occl_plan_put(r->comm, r->cp);
+    r->cp = r->coll->alt;
+    if (r->cp)
+        r->cp->refs++;
+}
+
+static int find_message_plan(occl_run_t *r)
+{
+    occl_status_t s = open_message(r);
+    if (s != OCCL_OK && s != OCCL_ERR_TRUNCATE)
+        occl_run_break(r, s, occl_text("%s", occl_last_error()));
+    return s == OCCL_OK;
 }
 
 /* Does some member have a buffer that the others cannot reach? */
@@ -496,19 +607,24 @@ void occl_run_open(occl_run_t *r)
         return;
     OCCL_POINT(OPENED, ctx);
     if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL) && (!r->cp || (r->cp->plan->flags & OCCL_PLAN_EXPOSED)) && any_hidden(r)) {
-        r->hidden = 1;
-        if (r->cp) {
-            occl_plan_put(t->comm, r->cp);
-            r->cp = r->coll->alt;
-            r->cp->refs++;
-        }
+        hide(r);
     }
-    if (!r->cp) {
-        occl_status_t s = open_message(r);
-        if (s != OCCL_OK) {
-            if (s != OCCL_ERR_TRUNCATE)
-                occl_run_break(r, s, occl_text("%s", occl_last_error()));
+    if (!r->cp && !find_message_plan(r))
+        return;
+    if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL) && (r->cp->plan->flags & OCCL_PLAN_EXPOSED)) {
+        int yes;
+        if (!grow((void **)&r->x, &r->xcap, 2 * t->n, sizeof(uint64_t)) ||
+            !grow((void **)&r->hold, &r->holdcap, 2 * t->n, sizeof(void *))) {
+            occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
             return;
+        }
+        yes = agree_on_buffers(r);
+        if (!yes || yes == -2)
+            return;
+        if (yes < 0) {
+            hide(r);
+            if (!r->cp && !find_message_plan(r))
+                return;
         }
     }
     plan = r->cp->plan;
@@ -521,16 +637,6 @@ void occl_run_open(occl_run_t *r)
         if (!grow((void **)&r->x, &r->xcap, 2 * t->n, sizeof(uint64_t))) {
             occl_run_break(r, OCCL_ERR_RESOURCE, occl_text("no memory for the peers' addresses"));
             return;
-        }
-        if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL)) {
-            int ready = resolve_buffers(r);
-            if (ready < 0)
-                return;
-            if (!ready) { /* looked at again when nothing else moves, and by whoever waits for it */
-                occl_list_remove(&t->in_unchecked);
-                occl_list_push_back(&ctx->unchecked, &t->in_unchecked);
-                return;
-            }
         }
         for (uint32_t i = 0; i < t->n && !t->comm->dev->ops->far; i++) {
             occl_record_t rec;
@@ -767,6 +873,14 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
             occl_list_push_back(&ctx->called, &r->in_called);
             return;
         }
+        if (status == OCCL_OK && r->nhold && coll) {
+            uint64_t number, offset;
+            (void)occl_coll_exported(coll, coll->args.send, &number, &offset);
+            confirm(t, number);
+            (void)occl_coll_exported(coll, coll->args.recv, &number, &offset);
+            confirm(t, number);
+        }
+        release_buffers(r);
         r->comm->dev->ops->far->forget(r->comm->dev, &r->dev);
         occl_tag_unbind(r);
         if (r->partner)

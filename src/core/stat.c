@@ -32,6 +32,20 @@ static uint64_t device_sum(const occl_ctx_t *ctx, const occl_comm_t *comm, size_
     return sum;
 }
 
+/* What is exported to peers (0), or mapped of theirs (1), on devices that have memory of their own. */
+static uint64_t far_counts(const occl_ctx_t *ctx, const occl_comm_t *comm, int which)
+{
+    uint64_t sum = 0, n[2];
+    for (uint32_t i = 0; i < ctx->nfar; i++) {
+        occl_device_t *dev = ctx->far[i];
+        if (comm && comm->dev != dev)
+            continue;
+        dev->ops->far->counts(dev, &n[0], &n[1]);
+        sum += n[which];
+    }
+    return sum;
+}
+
 /* X(name, value with a communicator, value of the process) */
 #define STAT_TABLE(X)                                                        \
     X(starts, comm->n_starts, ctx->n_starts)                                 \
@@ -41,7 +55,7 @@ static uint64_t device_sum(const occl_ctx_t *ctx, const occl_comm_t *comm, size_
     X(tags, comm->tags.count, 0)                                             \
     X(tag_bytes, comm->tag_bytes, 0)                                         \
     X(tag_bytes_max, comm->tag_bytes_max, 0)                                 \
-    X(single_copy, (uint64_t)comm->exposed, 0)                                   \
+    X(single_copy, comm->exposed != 0, 0)                                        \
     X(runs, CHAN(runs), CHAN(runs))                                          \
     X(preemptions, CHAN(preemptions), CHAN(preemptions))                     \
     X(parks, CHAN(parks), CHAN(parks))                                       \
@@ -55,6 +69,9 @@ static uint64_t device_sum(const occl_ctx_t *ctx, const occl_comm_t *comm, size_
     X(gated_runs, ctx->n_gated, ctx->n_gated)                                \
     X(eager_runs, ctx->n_eager, ctx->n_eager)                                \
     X(pooled_runs, ctx->n_pool, ctx->n_pool)                                 \
+    X(hidden_runs, ctx->n_hidden, ctx->n_hidden)                             \
+    X(exports, far_counts(ctx, comm, 0), far_counts(ctx, comm, 0))           \
+    X(mappings, far_counts(ctx, comm, 1), far_counts(ctx, comm, 1))          \
     X(failed_runs, ctx->n_failed, ctx->n_failed)                             \
     X(withdrawn_runs, ctx->n_withdrawn, ctx->n_withdrawn)                    \
     X(sleeps, ctx->n_sleeps, ctx->n_sleeps)                                  \

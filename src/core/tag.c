@@ -316,6 +316,11 @@ void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t
         to[k] = occl_load_relaxed64(from + k);
 }
 
+uint64_t occl_tag_mapped_word(const occl_tag_t *t, uint32_t i, uint64_t n)
+{
+    return occl_load_acquire64((const uint64_t *)&t->pblk[i]->rec[n & 1] + REC_MAPPED);
+}
+
 /*
  * The owner's half of withdrawing the head of the tag, whose gate is closed here: true when it is as if it had never been started.
  *

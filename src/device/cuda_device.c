@@ -40,8 +40,7 @@ enum {
     STAGE_BYTES = 8 << 20,       /* plans on their way to the device */
     MAX_RANKS = 1024,
     RELAUNCH_MIN_NS = 50000,
-    RELAUNCH_MAX_NS = 20000000,
-    SCAN_NS = 200000000
+    RELAUNCH_MAX_NS = 20000000
 };
 
 /* The low bits of a twin's address say other things in submissions and completions. */
@@ -104,7 +103,6 @@ typedef struct cuda_device {
     occl_lock_t dirty_lock;
     dirty_t *dirty;
     occl_lock_t service_lock;
-    uint64_t scanned_at;
 } cuda_device_t;
 
 static cuda_device_t *of(occl_device_t *dev) { return (cuda_device_t *)dev; }
@@ -733,7 +731,7 @@ static void cuda_service(occl_device_t *dev)
             occl_store_release32(&cd->launching, 0);
         }
         arm(cd);
-        occl_ipc_service(cd->ipc, !occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL));
+        occl_ipc_service(cd->ipc, !occl_load_relaxed32(&cd->owed));
         clean(cd);
     }
     if (dev->broken)
@@ -748,32 +746,51 @@ static occl_status_t cuda_buffer(occl_device_t *dev, const void *p, uint64_t byt
 }
 static void cuda_buffer_free(occl_device_t *dev, occl_buffer_t *b) { occl_ipc_buffer_free(of(dev)->ipc, b); }
 
-static int cuda_resolve(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, const char **why_p)
+static int cuda_reach(const occl_far_t *far, const char **why_p)
 {
-    int r = occl_ipc_resolve(of(dev)->ipc, (occl_ipc_peer_t *)far, number, offset, at_p, why_p);
+    *why_p = occl_ipc_peer_hides((const occl_ipc_peer_t *)far);
+    return *why_p ? OCCL_EXPOSE_HANDLES : OCCL_EXPOSE_MAPPED;
+}
+
+static int cuda_resolve(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, void **hold_p,
+                        const char **why_p)
+{
+    int r = occl_ipc_resolve(of(dev)->ipc, (occl_ipc_peer_t *)far, number, offset, at_p, hold_p, why_p);
     if (!r)
         want(of(dev));
     return r;
 }
+static void cuda_release(occl_device_t *dev, void **hold, uint32_t n) { occl_ipc_release(of(dev)->ipc, hold, n); }
 
-static int cuda_idle(occl_device_t *dev)
+static int cuda_upkeep(occl_device_t *dev)
 {
     cuda_device_t *cd = of(dev);
-    if (!occl_ipc_any(cd->ipc))
-        return 0;
-    if (!dev->outstanding && occl_list_empty(&dev->waiting) && occl_ipc_idle(cd->ipc))
-        want(cd);
-    return 1;
+    int close, any = occl_ipc_upkeep(cd->ipc, &close);
+    if (close && occl_trylock(&cd->service_lock)) {
+        /* Closing waits for what this process has on the GPU. So not while a stream waits for one of our runs, which may need this very
+         * thread; and no stream begins to meanwhile (cuda_stream_wait). */
+        if (!occl_load_relaxed32(&cd->owed))
+            occl_ipc_close(cd->ipc, !occl_load_acquire32(&cd->launching) && occl_cuda_is_out(&cd->cu, NULL));
+        occl_unlock(&cd->service_lock);
+        if (occl_load_relaxed32(&dev->wants))
+            cuda_service(dev); /* others found the lock taken */
+    }
+    return any;
 }
 
-static void cuda_scan(occl_device_t *dev)
+static occl_status_t cuda_mem_alloc(occl_device_t *dev, uint64_t bytes, int expose, void **p_p, char *err, size_t errlen)
 {
-    cuda_device_t *cd = of(dev);
-    uint64_t now = occl_host_clock_ns();
-    if (!occl_ipc_any(cd->ipc) || now - cd->scanned_at < SCAN_NS)
-        return;
-    cd->scanned_at = now;
-    occl_ipc_scan(cd->ipc);
+    return occl_ipc_mem_alloc(of(dev)->ipc, bytes, expose, p_p, err, errlen);
+}
+static int cuda_mem_free(occl_device_t *dev, void *p) { return occl_ipc_mem_free(of(dev)->ipc, p); }
+static occl_status_t cuda_mem_register(occl_device_t *dev, void *p, uint64_t bytes, int expose, char *err, size_t errlen)
+{
+    return occl_ipc_mem_register(of(dev)->ipc, p, bytes, expose, err, errlen);
+}
+static int cuda_mem_unregister(occl_device_t *dev, void *p) { return occl_ipc_mem_unregister(of(dev)->ipc, p); }
+static void cuda_counts(occl_device_t *dev, uint64_t *exports_p, uint64_t *imports_p)
+{
+    occl_ipc_counts(of(dev)->ipc, exports_p, imports_p);
 }
 
 /* As the engine's own table (kernels/occl_dev_data.h), which has no long double where nvcc compiles it. */
@@ -785,12 +802,12 @@ static int cuda_op_valid(uint32_t op, uint32_t type)
 static const occl_device_far_ops_t far_ops = {
     .service = cuda_service,
     .busy = cuda_busy,
-    .idle = cuda_idle,
-    .scan = cuda_scan,
+    .upkeep = cuda_upkeep,
     .describe = cuda_describe,
     .map = cuda_map,
     .unmap = cuda_unmap,
     .base = cuda_base,
+    .reach = cuda_reach,
     .reserve_channels = cuda_reserve_channels,
     .op_valid = cuda_op_valid,
     .alloc = cuda_alloc,
@@ -810,6 +827,12 @@ static const occl_device_far_ops_t far_ops = {
     .buffer = cuda_buffer,
     .buffer_free = cuda_buffer_free,
     .resolve = cuda_resolve,
+    .release = cuda_release,
+    .mem_alloc = cuda_mem_alloc,
+    .mem_free = cuda_mem_free,
+    .mem_register = cuda_mem_register,
+    .mem_unregister = cuda_mem_unregister,
+    .counts = cuda_counts,
 };
 
 const occl_device_ops_t occl_device_cuda = {

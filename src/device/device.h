@@ -34,10 +34,9 @@ typedef struct occl_device_far_ops {
     void (*service)(occl_device_t *dev);
     /* Runs are being worked on: their completion rings no bell. */
     int (*busy)(const occl_device_t *dev);
-    /* A few times a second, under the lock: lets go what peers have freed. True as long as there is anything to look after. */
-    int (*idle)(occl_device_t *dev);
-    /* The same, no lock: lets the peers know what has been freed here. */
-    void (*scan)(occl_device_t *dev);
+    /* No lock, a few times a second, by the helper: lets the peers know what has been freed here, and lets go what they have freed.
+     * True as long as there is anything to look after. */
+    int (*upkeep)(occl_device_t *dev);
 
     void (*describe)(const occl_device_t *dev, occl_far_desc_t *desc_p);
     /* No lock. `arena`: where the owner's arena is mapped here; `mine`: it is this process. */
@@ -46,6 +45,8 @@ typedef struct occl_device_far_ops {
     /* The mapping is kept until the daemon is out. */
     void (*unmap)(occl_device_t *dev, occl_far_t *far);
     unsigned char *(*base)(const occl_far_t *far);
+    /* OCCL_EXPOSE_*: what of its buffers can be reached from here, and if not all, why. */
+    int (*reach)(const occl_far_t *far, const char **why_p);
     /* A communicator's runs take so many channels. */
     void (*reserve_channels)(occl_device_t *dev, uint32_t channels);
 
@@ -80,12 +81,22 @@ typedef struct occl_device_far_ops {
     occl_status_t (*stream_check)(occl_device_t *dev, void *stream, char *err, size_t errlen);
     occl_status_t (*stream_start)(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen);
     occl_status_t (*stream_wait)(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen);
-    /* No lock. Fills *b for a buffer, or brings up to date what it says. expose: peers shall reach it if they can. */
+    /* No lock. Fills *b for a buffer, or brings up to date what it says. expose: OCCL_EXPOSE_*. */
     occl_status_t (*buffer)(occl_device_t *dev, const void *p, uint64_t bytes, int expose, occl_buffer_t *b, char *err,
                             size_t errlen);
     void (*buffer_free)(occl_device_t *dev, occl_buffer_t *b);
-    /* Where a peer's buffer is here. 1: known; 0: the service will find out; -1: it cannot be reached, *why says why. */
-    int (*resolve)(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, const char **why_p);
+    /* Where a peer's buffer is here. 1: known, and stays until *hold_p is released; 0: the service will find out; -1: it cannot be
+     * reached, *why says why. */
+    int (*resolve)(occl_device_t *dev, occl_far_t *far, uint64_t number, uint64_t offset, uint64_t *at_p, void **hold_p,
+                   const char **why_p);
+    void (*release)(occl_device_t *dev, void **hold, uint32_t n);
+
+    /* No lock. Memory that peers reach without a copy; false: it was not given, or registered. */
+    occl_status_t (*mem_alloc)(occl_device_t *dev, uint64_t bytes, int expose, void **p_p, char *err, size_t errlen);
+    int (*mem_free)(occl_device_t *dev, void *p);
+    occl_status_t (*mem_register)(occl_device_t *dev, void *p, uint64_t bytes, int expose, char *err, size_t errlen);
+    int (*mem_unregister)(occl_device_t *dev, void *p);
+    void (*counts)(occl_device_t *dev, uint64_t *exports_p, uint64_t *imports_p);
 } occl_device_far_ops_t;
 
 typedef struct occl_device_ops {
@@ -131,6 +142,7 @@ struct occl_device {
 extern const occl_device_ops_t occl_device_host;
 #if defined(OCCL_EMU) && OCCL_EMU
 extern const occl_device_ops_t occl_device_emu;
+extern const occl_device_ops_t *occl_emu_far; /* a test's: what OCCL_DEVICE=cuda means */
 #endif
 #if defined(OCCL_HAVE_CUDA_DEVICE) && OCCL_HAVE_CUDA_DEVICE
 extern const occl_device_ops_t occl_device_cuda;

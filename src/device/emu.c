@@ -481,6 +481,7 @@ static uint32_t emu_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
     return 0;
 }
 
+const occl_device_ops_t *occl_emu_far;
 const occl_device_ops_t occl_device_emu = {
     .name = "emulated",
     .create = emu_create,

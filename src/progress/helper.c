@@ -18,7 +18,8 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000 };
+enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
+       UPKEEP_NS = 250000000 };
 
 typedef struct impl {
     occl_helper_t pub;
@@ -74,7 +75,7 @@ static void ask_for_short_turns(void)
 static void *helper_main(void *arg)
 {
     impl_t *h = arg;
-    uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns();
+    uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns(), upkept = quiet_since;
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
@@ -89,13 +90,17 @@ static void *helper_main(void *arg)
             uint64_t now = occl_host_clock_ns();
             if (now - quiet_since >= IDLE_AFTER_NS) {
                 sleep_idle(h);
-                quiet_since = occl_host_clock_ns();
+                quiet_since = upkept = occl_host_clock_ns();
             } else {
                 (void)occl_futex_wait(h->pub.bell, bell_value(h), STANDBY_NS);
             }
             continue;
         }
         quiet_since = occl_host_clock_ns();
+        if (quiet_since - upkept >= UPKEEP_NS) {
+            (void)h->ops->upkeep(h->state);
+            upkept = quiet_since;
+        }
         if (h->ops->waiters(h->state)) {
             seen = bell_value(h);
             (void)occl_futex_wait(h->pub.bell, seen, STANDBY_NS);

@@ -24,7 +24,8 @@ typedef struct occl_helper_ops {
     int (*pending)(void *state);           /* runs that are not over; no lock */
     int (*waiters)(void *state);           /* threads of the application inside a wait; no lock */
     void (*announce)(void *state, int on); /* peers shall ring the bell */
-    uint64_t (*upkeep)(void *state);       /* nothing pending: what has to be done all the same; when again, OCCL_INF: never */
+    uint64_t (*upkeep)(void *state);       /* what has to be done a few times a second, pending runs or not; when again while
+                                              nothing is pending, OCCL_INF: never */
     int (*soon)(void *state);              /* something is awaited that rings no bell: sleep shortly; no lock */
 } occl_helper_ops_t;
 

@@ -16,6 +16,9 @@ typedef struct occl_far_desc {
     char name[64];            /* for messages */
 } occl_far_desc_t;
 
+/* Which buffers peers shall reach, agreed at attach: none; those with a handle; and mapped memory, whose descriptors they fetch. */
+enum { OCCL_EXPOSE_NONE, OCCL_EXPOSE_HANDLES, OCCL_EXPOSE_MAPPED };
+
 /* What a device knows of a user's buffer. */
 typedef struct occl_buffer {
     uint64_t at;              /* where the device finds it */
@@ -23,6 +26,8 @@ typedef struct occl_buffer {
     void *bounce;             /* the device cannot either: `at` is this copy of it, in memory that both address */
     uint64_t bytes, room;     /* of the bounce buffer: in use, and in all */
     uint64_t id;              /* of the allocation that it lies in */
+    int pinned;               /* the processor's memory, which the device can address as long as its owner keeps it pinned */
+    int refused;              /* could have been exported, and was not */
 } occl_buffer_t;
 
 #endif

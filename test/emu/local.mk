@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue test/emu/wake
+emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue test/emu/wake test/emu/far
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -44,3 +44,7 @@ test_emu_wake_SOURCES = test/emu/wake.c
 test_emu_wake_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_wake_LDADD = $(EMU_LIBS)
 test_emu_wake_LDFLAGS = $(occl_test_ldflags)
+test_emu_far_SOURCES = test/emu/far.c
+test_emu_far_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_far_LDADD = $(EMU_LIBS)
+test_emu_far_LDFLAGS = $(occl_test_ldflags)

@@ -50,3 +50,15 @@ test_unit_plan_LDFLAGS = $(occl_test_ldflags)
 test_unit_select_SOURCES = test/unit/select.c
 test_unit_select_LDADD = libocclcore_emu.la $(TAP_LIBS)
 test_unit_select_LDFLAGS = $(occl_test_ldflags)
+
+# Users' buffers on a GPU, over a driver that the test plays: CUDA's headers, and nothing else of it
+if HAVE_CUDA
+check_PROGRAMS += test/unit/ipc
+TESTS += test/unit/ipc.t
+test_unit_ipc_SOURCES = test/unit/ipc.c
+test_unit_ipc_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+test_unit_ipc_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_ipc_LDFLAGS = $(occl_test_ldflags)
+else !HAVE_CUDA
+EXTRA_DIST += test/unit/ipc.c
+endif !HAVE_CUDA
