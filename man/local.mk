@@ -28,6 +28,7 @@ occl_man_pages = \
 	man/man3/MPIX_Occl_iscatter.3 \
 	man/man3/MPIX_Occl_isend.3 \
 	man/man3/MPIX_Occl_queue_create.3 \
+	man/man3/MPIX_Occl_mem_alloc.3 \
 	man/man3/MPIX_Occl_start.3 \
 	man/man3/MPIX_Occl_start_enqueue.3 \
 	man/man3/MPIX_Occl_wait.3 \
@@ -59,6 +60,9 @@ occl_man_links = \
 	man/man3/MPIX_Occl_queue_synchronize.3 \
 	man/man3/MPIX_Occl_recv_enqueue.3 \
 	man/man3/MPIX_Occl_reduce_enqueue.3 \
+	man/man3/MPIX_Occl_mem_free.3 \
+	man/man3/MPIX_Occl_mem_register.3 \
+	man/man3/MPIX_Occl_mem_unregister.3 \
 	man/man3/MPIX_Occl_reduce_init.3 \
 	man/man3/MPIX_Occl_reduce_scatter_block_enqueue.3 \
 	man/man3/MPIX_Occl_reduce_scatter_block_init.3 \

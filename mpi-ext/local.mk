@@ -12,7 +12,8 @@ occl_mpi_files += \
 	mpi-ext/c/queue.c \
 	mpi-ext/c/request.c \
 	mpi-ext/c/wait.c \
-	mpi-ext/c/look.c
+	mpi-ext/c/look.c \
+	mpi-ext/c/mem.c
 
 # mpix_occl.h is made from the table of functions. It goes into the tarball, so that only a clone needs perl (as it needs
 # Automake). gen-bindings -o moves the file into place: two builds may share this source folder.

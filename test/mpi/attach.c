@@ -317,6 +317,44 @@ static void looking(void)
     MPI_Comm_free(&comm);
 }
 
+/* Memory of the library's, and memory that it is told of. */
+static void memory(void)
+{
+    MPI_Comm comm;
+    int *x = NULL, rank, size, good, other[4];
+    MPI_Request req;
+    void *none = NULL;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    return_errors(comm);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    ok_all(is_class(MPIX_Occl_mem_alloc(64, comm, &x), MPIX_OCCL_ERR_NOT_ATTACHED, NULL, comm),
+           "no memory for a communicator that is not attached");
+    MPIX_Occl_comm_attach(comm, MPI_INFO_NULL);
+    good = MPIX_Occl_mem_alloc((MPI_Aint)(100000 * sizeof *x), comm, &x) == MPI_SUCCESS && x && (MPI_Aint)x % 64 == 0;
+    for (int i = 0; good && i < 100000; i++)
+        x[i] = i + rank;
+    good = good && MPIX_Occl_iallreduce(MPI_IN_PLACE, x, 100000, MPI_INT, MPI_SUM, 1, comm, &req) == MPI_SUCCESS &&
+           MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; good && i < 100000; i++)
+        good = x[i] == size * i + size * (size - 1) / 2;
+    ok_all(good, "memory of mem_alloc is a buffer like any other");
+    ok_all(MPIX_Occl_mem_register(comm, other, sizeof other) == MPI_SUCCESS &&
+               MPIX_Occl_mem_unregister(comm, other) == MPI_SUCCESS,
+           "memory on the stack is registered and unregistered");
+    ok_all(is_class(MPIX_Occl_mem_alloc(-1, comm, &none), MPI_ERR_ARG, "size", comm) &&
+               is_class(MPIX_Occl_mem_alloc(8, comm, NULL), MPI_ERR_ARG, "baseptr", comm) &&
+               is_class(MPIX_Occl_mem_register(comm, NULL, 8), MPI_ERR_BUFFER, "base", comm) &&
+               is_class(MPIX_Occl_mem_register(comm, other, 0), MPI_ERR_ARG, "size", comm),
+           "sizes and pointers that cannot be are refused");
+    MPIX_Occl_comm_detach(comm);
+    MPI_Comm_free(&comm);
+    good = MPIX_Occl_mem_free(x) == MPI_SUCCESS && class_of(MPIX_Occl_mem_free(x)) == MPI_ERR_BUFFER &&
+           class_of(MPIX_Occl_mem_free(other)) == MPI_ERR_BUFFER && MPIX_Occl_mem_free(NULL) == MPI_SUCCESS;
+    ok_all(good, "memory outlives its communicator, and is freed once");
+}
+
 int main(int argc, char **argv)
 {
     int major = -1, minor, patch;
@@ -337,6 +375,7 @@ int main(int argc, char **argv)
     agreement();
     orders();
     looking();
+    memory();
     rounds();
     /* Left attached, for MPI_Finalize */
     MPIX_Occl_comm_attach(MPI_COMM_WORLD, MPI_INFO_NULL);
