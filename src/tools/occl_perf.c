@@ -66,7 +66,7 @@ static const tool_opt_t perf_opts[] = {
     {"--mode", 0, TOOL_CHOICE, &perf.mode, "MODE", "persistent (default) or nonblocking", 0, 0, "persistent|nonblocking"},
     {"--mpi-wait", 0, TOOL_FLAG, &perf.mpi_wait, "", "nonblocking: wait by MPI_Wait, not MPIX_Occl_wait", 0, 0, NULL},
     {"--device", 0, TOOL_CHOICE, &perf.device, "DEVICE", "host (default) or cuda", 0, 0, TOOL_DEVICE_CHOICES},
-    {"--memory", 0, TOOL_CHOICE, &perf.memory, "KIND", "--device cuda: of the buffers, device (default), pinned, managed, pageable or async",
+    {"--memory", 0, TOOL_CHOICE, &perf.memory, "KIND", "--device cuda: of the buffers, device (default), pinned, managed, pageable, async or mapped",
      0, 0, TOOL_MEMORY_CHOICES},
     {"--cold", 0, TOOL_FLAG, &perf.cold, "", "pause before each start until the device's daemon has left (--pause 1000)", 0, 0, NULL},
     {"--pause", 0, TOOL_INT, &perf.pause_us, "US", "pause US microseconds before each start; then all ranks start together", 1,

@@ -250,7 +250,7 @@ double tool_slack(void)
 
 const char *tool_memory_name(tool_memory_t memory)
 {
-    static const char *const names[TOOL_MEMORIES] = {"host", "device", "pinned", "managed", "pageable", "async"};
+    static const char *const names[TOOL_MEMORIES] = {"host", "device", "pinned", "managed", "pageable", "async", "mapped"};
 
     return names[memory];
 }
@@ -549,7 +549,10 @@ static inline int64_t tool_expected(const tool_job_t *job, const tool_gen_t *g, 
 #define TOOL_POISON_BYTE 0xDB
 
 /* Whether the processor cannot touch it: then it works on a copy */
-static int tool_far(tool_memory_t memory) { return memory == TOOL_MEMORY_DEVICE || memory == TOOL_MEMORY_ASYNC; }
+static int tool_far(tool_memory_t memory)
+{
+    return memory == TOOL_MEMORY_DEVICE || memory == TOOL_MEMORY_ASYNC || memory == TOOL_MEMORY_MAPPED;
+}
 
 static void tool_memory_copy(void *to, const void *from, size_t bytes)
 {

@@ -79,10 +79,11 @@ typedef enum tool_memory {
     TOOL_MEMORY_MANAGED,  /* cudaMallocManaged */
     TOOL_MEMORY_PAGEABLE, /* malloc, of a process that uses CUDA */
     TOOL_MEMORY_ASYNC,    /* cudaMallocAsync */
+    TOOL_MEMORY_MAPPED,   /* cuMemCreate and cuMemMap, in pieces of 2 MiB or more, as PyTorch's expandable segments */
     TOOL_MEMORIES
 } tool_memory_t;
 /* The names of those from TOOL_MEMORY_DEVICE on */
-#define TOOL_MEMORY_CHOICES "device|pinned|managed|pageable|async"
+#define TOOL_MEMORY_CHOICES "device|pinned|managed|pageable|async|mapped"
 const char *tool_memory_name(tool_memory_t memory);
 
 /* Exit status of a tool that cannot do what is asked on this machine, as of a test that is skipped */

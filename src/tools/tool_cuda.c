@@ -2,9 +2,11 @@
 /* CUDA for the tools and for test/gpu; see tool_cuda.h. The only file of the tools that sees CUDA's headers. */
 #include "tool_cuda.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     int device, open;
@@ -89,6 +91,81 @@ int tool_cuda_count(void)
     return cudaGetDeviceCount(&n) == cudaSuccess ? n : 0;
 }
 
+/* Mapped memory. The driver's functions are looked up, so that the tools start where there is no driver. */
+typedef struct mapping {
+    struct mapping *next;
+    CUdeviceptr at;
+    size_t bytes;
+} mapping_t;
+static mapping_t *mappings;
+
+static void *driver(const char *name)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *p = NULL;
+
+    check(cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &found), name);
+    if (!p)
+        tool_fatal("the driver has no %s", name);
+    return p;
+}
+#define DRIVER(name) ((__typeof__(&name))driver(#name))
+
+static void driver_check(CUresult e, const char *what)
+{
+    if (e != CUDA_SUCCESS)
+        tool_fatal("%s failed: CUresult %d", what, (int)e);
+}
+
+static void *map_alloc(size_t bytes)
+{
+    size_t piece = (size_t)2 << 20, total;
+    CUmemAllocationProp prop;
+    CUmemAccessDesc access;
+    mapping_t *m = calloc(1, sizeof *m);
+
+    while (piece * 32 < bytes)
+        piece *= 2;
+    total = (bytes + piece - 1) / piece * piece;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = tc.device;
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    memset(&access, 0, sizeof access);
+    access.location = prop.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    driver_check(DRIVER(cuMemAddressReserve)(&m->at, total, 0, 0, 0), "cuMemAddressReserve");
+    for (size_t at = 0; at < total; at += piece) {
+        CUmemGenericAllocationHandle h;
+
+        driver_check(DRIVER(cuMemCreate)(&h, piece, &prop, 0), "cuMemCreate");
+        driver_check(DRIVER(cuMemMap)(m->at + at, piece, 0, h, 0), "cuMemMap");
+        driver_check(DRIVER(cuMemRelease)(h), "cuMemRelease");
+    }
+    driver_check(DRIVER(cuMemSetAccess)(m->at, total, &access, 1), "cuMemSetAccess");
+    m->bytes = total;
+    m->next = mappings;
+    mappings = m;
+    return (void *)(uintptr_t)m->at;
+}
+
+static void map_free(void *p)
+{
+    for (mapping_t **at = &mappings; *at; at = &(*at)->next) {
+        mapping_t *m = *at;
+
+        if (m->at != (CUdeviceptr)(uintptr_t)p)
+            continue;
+        driver_check(DRIVER(cuMemUnmap)(m->at, m->bytes), "cuMemUnmap");
+        driver_check(DRIVER(cuMemAddressFree)(m->at, m->bytes), "cuMemAddressFree");
+        *at = m->next;
+        free(m);
+        return;
+    }
+    tool_fatal("%p is not mapped memory", p);
+}
+
 void *tool_cuda_alloc(tool_memory_t memory, size_t bytes)
 {
     void *p = NULL;
@@ -103,6 +180,7 @@ void *tool_cuda_alloc(tool_memory_t memory, size_t bytes)
         check(cudaMallocAsync(&p, bytes, tc.copy), "cudaMallocAsync");
         check(cudaStreamSynchronize(tc.copy), "cudaStreamSynchronize");
         break;
+    case TOOL_MEMORY_MAPPED: p = map_alloc(bytes); break;
     default:
         if (posix_memalign(&p, 64, bytes))
             tool_fatal("no memory for a buffer of %zu bytes", bytes);
@@ -123,6 +201,7 @@ void tool_cuda_free(tool_memory_t memory, void *p)
         check(cudaFreeAsync(p, tc.copy), "cudaFreeAsync");
         check(cudaStreamSynchronize(tc.copy), "cudaStreamSynchronize");
         break;
+    case TOOL_MEMORY_MAPPED: map_free(p); break;
     default: free(p); break;
     }
 }

@@ -124,9 +124,9 @@ static void memory_kinds(void)
 /* What peers have mapped must not be what was there before. */
 static void again_at_the_same_address(void)
 {
-    static const int kinds[] = {TOOL_MEMORY_DEVICE, TOOL_MEMORY_ASYNC, TOOL_MEMORY_PINNED};
+    static const int kinds[] = {TOOL_MEMORY_DEVICE, TOOL_MEMORY_ASYNC, TOOL_MEMORY_PINNED, TOOL_MEMORY_MAPPED};
 
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         void *was[2] = {NULL, NULL};
         uint64_t wrong = 0;
         int same = 0, rounds = quick ? 6 : 20;

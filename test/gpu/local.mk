@@ -7,7 +7,7 @@ EXTRA_DIST += test/bench/probe.cu test/bench/limit.cu test/bench/gpu.sh test/gpu
 	test/gpu/gpu_demo.t test/gpu/gpu_tools.t
 CLEANFILES += test/bench/probe test/bench/limit
 if HAVE_CUDA
-gpu_tests = test/gpu/engine test/gpu/colls test/gpu/order test/gpu/stream
+gpu_tests = test/gpu/engine test/gpu/colls test/gpu/order test/gpu/stream test/gpu/memory
 EXTRA_PROGRAMS = $(gpu_tests) test/bench/beside
 test_gpu_engine_SOURCES = test/gpu/engine.c
 test_gpu_engine_CFLAGS = $(OCCL_BASE_CFLAGS) $(OCCL_KERNEL_CFLAGS)
@@ -24,6 +24,10 @@ test_gpu_order_SOURCES = test/gpu/order.c $(occl_gpu_files)
 test_gpu_order_CPPFLAGS = $(occl_tool_cppflags)
 test_gpu_order_LDADD = $(TAP_MPI_LIBS) $(occl_tool_libs)
 test_gpu_order_LDFLAGS = $(occl_test_ldflags)
+test_gpu_memory_SOURCES = test/gpu/memory.c $(occl_gpu_files)
+test_gpu_memory_CPPFLAGS = $(occl_tool_cppflags)
+test_gpu_memory_LDADD = $(TAP_MPI_LIBS) $(occl_tool_libs)
+test_gpu_memory_LDFLAGS = $(occl_test_ldflags)
 
 test_gpu_stream_SOURCES = test/gpu/stream.c $(occl_gpu_files)
 test_gpu_stream_CPPFLAGS = $(occl_tool_cppflags)
@@ -36,7 +40,7 @@ test_bench_beside_LDADD = $(occl_tool_libs)
 test_bench_beside_LDFLAGS = $(occl_test_ldflags)
 
 gpu_links = test/gpu/engine.t test/gpu/colls-n2.t test/gpu/colls-n4.t test/gpu/order-n2.t test/gpu/order-n4.t \
-	test/gpu/stream-n2.t test/gpu/stream-n4.t
+	test/gpu/stream-n2.t test/gpu/stream-n4.t test/gpu/memory-n2.t test/gpu/memory-n3.t
 OCCL_RUN_GPU = $(AM_TESTS_ENVIRONMENT) OCCL_TEST_TIMEOUT=$${OCCL_TEST_TIMEOUT:-300}; export OCCL_TEST_TIMEOUT;
 
 # One rank, then several under MPS, then a short run of those with the GPU's time in slices. Without MPS here: the last only.
@@ -44,7 +48,7 @@ gpu-tests: $(gpu_links) gpu-bench
 	@$(OCCL_RUN_GPU) bad=0; \
 	$(SHELL) $(srcdir)/test/gpu/run-gpu 'alone' test/gpu/engine.t || bad=1; \
 	$(SHELL) $(srcdir)/test/gpu/with-mps $(SHELL) $(srcdir)/test/gpu/run-gpu 'MPS' test/gpu/colls-n2.t test/gpu/colls-n4.t \
-	  test/gpu/order-n2.t test/gpu/order-n4.t test/gpu/stream-n2.t test/gpu/stream-n4.t $(srcdir)/test/gpu/gpu_tools.t $(srcdir)/test/gpu/gpu_demo.t; \
+	  test/gpu/order-n2.t test/gpu/order-n4.t test/gpu/stream-n2.t test/gpu/stream-n4.t test/gpu/memory-n2.t test/gpu/memory-n3.t $(srcdir)/test/gpu/gpu_tools.t $(srcdir)/test/gpu/gpu_demo.t; \
 	case $$? in 0 | 77) ;; *) bad=1 ;; esac; \
 	OCCL_TEST_QUICK=1; export OCCL_TEST_QUICK; \
 	$(SHELL) $(srcdir)/test/gpu/run-gpu 'time slices' test/gpu/colls-n2.t test/gpu/order-n2.t || bad=1; \
@@ -60,7 +64,7 @@ test/bench/probe: $(srcdir)/test/bench/probe.cu
 test/bench/limit: $(srcdir)/test/bench/limit.cu
 	$(occl_nvcc_bench) $(srcdir)/test/bench/limit.cu $(CUDA_LIBS)
 else !HAVE_CUDA
-EXTRA_DIST += test/gpu/engine.c test/gpu/colls.c test/gpu/order.c test/gpu/stream.c test/bench/beside.c
+EXTRA_DIST += test/gpu/engine.c test/gpu/colls.c test/gpu/order.c test/gpu/stream.c test/gpu/memory.c test/bench/beside.c
 gpu-tests gpu-build gpu-bench:
 	@echo "$@: built without CUDA"
 endif !HAVE_CUDA
