@@ -282,18 +282,19 @@ static int enqueue(const call_t *c, int type, void *queue)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_queue_get(m, type, queue, &core, why, sizeof why);
-    if (OCCL_LIKELY(status == OCCL_OK) && !nobody) {
-        atomic_store_explicit(&m->enqueued, 1, memory_order_relaxed);
-        status = occl_enqueue(m->core, c->tag, &args, type, core);
-        if (OCCL_UNLIKELY(status != OCCL_OK))
-            snprintf(why, sizeof why, "%s", occl_last_error());
-        occl_mpi_req_drain();
+    if (OCCL_UNLIKELY(status != OCCL_OK)) {
+        if (!nobody && status != OCCL_ERR_RANK)
+            occl_start_failed(m->core, c->tag, &args, status);
+        return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
-    if (OCCL_LIKELY(status == OCCL_OK))
+    if (nobody)
         return MPI_SUCCESS;
-    if (!nobody && status != OCCL_ERR_RANK)
-        occl_start_failed(m->core, c->tag, &args, status);
-    return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
+    atomic_store_explicit(&m->enqueued, 1, memory_order_relaxed);
+    status = occl_enqueue(m->core, c->tag, &args, type, core);
+    if (OCCL_UNLIKELY(status != OCCL_OK))
+        return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error()); /* the core has told the peers */
+    occl_mpi_req_drain();
+    return MPI_SUCCESS;
 }
 
 static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
@@ -327,8 +328,6 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     }
     coll->m = m;
     coll->fn = c->fn;
-    coll->tag = c->tag;
-    coll->kind = c->kind;
     occl_mpi_comm_ref(m);
     atomic_store_explicit(&coll->magic, OCCL_COLL_LIVE, memory_order_release);
     *coll_p = coll;

@@ -192,8 +192,6 @@ struct MPIX_Occl_coll_s {
     occl_coll_t *core;
     occl_mpi_comm_t *m;
     const char *fn; /* MPIX_Occl_allreduce_init, for messages */
-    int32_t tag;    /* for a start that is refused */
-    occl_collkind_t kind;
     struct MPIX_Occl_coll_s *next;
 };
 struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void);

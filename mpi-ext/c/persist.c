@@ -69,20 +69,13 @@ int occl_mpi_coll_check(const char *fn, struct MPIX_Occl_coll_s *c)
 
 int occl_mpi_coll_refuse(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t status, const char *text)
 {
-    occl_coll_args_t args;
+    char copy[OCCL_TEXT - 64];
 
+    snprintf(copy, sizeof copy, "%s", text); /* it may be the core's, which may write another one now */
     /* One that is active has its place; where there is no communicator any more there are no places. */
-    if (status != OCCL_ERR_REQUEST && status != OCCL_ERR_NOT_ATTACHED && status != OCCL_ERR_REVOKED) {
-        char copy[OCCL_TEXT - 64];
-
-        snprintf(copy, sizeof copy, "%s", text); /* it may be the core's, which writes another one now */
-        memset(&args, 0, sizeof args);
-        args.kind = c->kind;
-        args.root = -1;
-        occl_start_failed(c->m->core, c->tag, &args, status);
-        return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", copy);
-    }
-    return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", text);
+    if (status != OCCL_ERR_REQUEST && status != OCCL_ERR_NOT_ATTACHED && status != OCCL_ERR_REVOKED)
+        occl_coll_start_failed(c->core, status);
+    return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", copy);
 }
 
 static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)

@@ -212,7 +212,7 @@ int PMPIX_Occl_start_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
     atomic_store_explicit(&coll->m->enqueued, 1, memory_order_relaxed);
     status = occl_coll_start_enqueue(coll->core, queue_type, core);
     if (OCCL_UNLIKELY(status != OCCL_OK))
-        return occl_mpi_coll_refuse(fn, coll, status, occl_last_error());
+        return occl_mpi_fail(coll->m, coll->m->user, fn, status, "%s", occl_last_error()); /* the core has told the peers */
     occl_mpi_req_drain();
     return MPI_SUCCESS;
 }

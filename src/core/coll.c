@@ -649,16 +649,11 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
     return s;
 }
 
-void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_status_t why)
+/* Under the lock. A start that never was takes its place, so that the peers learn it. */
+static void take_place(occl_tag_t *t, occl_status_t why)
 {
-    occl_tag_t *t;
-    occl_run_t *r;
-    occl_ctx_lock(c->ctx);
-    r = NULL;
-    if (occl_tag_get(c, tag, args, &t) == OCCL_OK)
-        r = occl_run_new();
-    else
-        occl_tag_lose(c, tag, args);
+    occl_comm_t *c = t->comm;
+    occl_run_t *r = occl_run_new();
     if (r && t->n == 1) { /* nobody to tell, and nothing to keep in step with */
         free(r);
     } else if (r) {
@@ -671,7 +666,24 @@ void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args
         c->live++;
         occl_tag_enqueue(t, r);
     }
+}
+
+void occl_start_failed(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_status_t why)
+{
+    occl_tag_t *t;
+    occl_ctx_lock(c->ctx);
+    if (occl_tag_get(c, tag, args, &t) == OCCL_OK)
+        take_place(t, why);
+    else
+        occl_tag_lose(c, tag, args);
     occl_ctx_unlock(c->ctx);
+}
+
+void occl_coll_start_failed(occl_coll_t *coll, occl_status_t why)
+{
+    occl_ctx_lock(coll->comm->ctx);
+    take_place(coll->tag, why);
+    occl_ctx_unlock(coll->comm->ctx);
 }
 
 occl_status_t occl_coll_cancel(occl_coll_t *coll, int *cancelled_p)

@@ -147,6 +147,8 @@ occl_status_t occl_start(occl_comm_t *comm, int32_t tag, const occl_coll_args_t 
 /* A start whose arguments were refused after communicator and tag had been found valid: takes its n and tells the peers.
  * args: what is known of it; kind always, peer and sender for OCCL_COLL_SENDRECV (its sequence is the pair's), the rest may be 0. */
 void occl_start_failed(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, occl_status_t why);
+/* The same for a start of coll. */
+void occl_coll_start_failed(occl_coll_t *coll, occl_status_t why);
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
@@ -181,7 +183,9 @@ occl_status_t occl_hqueue_synchronize(occl_hqueue_t *q);
  * start: a run of coll begins when the queue gets here. wait: the queue goes on when coll's last run is over. */
 occl_status_t occl_coll_start_enqueue(occl_coll_t *coll, int type, void *queue);
 occl_status_t occl_coll_wait_enqueue(occl_coll_t *coll, int type, void *queue);
-/* start and wait in one; the coll is the queue's. A failure has not taken a place in the tag's sequence: occl_start_failed. */
+/* start and wait in one; the coll is the queue's.
+ * Of these three a start that fails has its place in the tag's sequence and the peers are told, as by occl_start_failed (but for
+ * OCCL_ERR_REQUEST, NOT_ATTACHED and REVOKED, and OCCL_ERR_RANK where without a peer there is no sequence). */
 occl_status_t occl_enqueue(occl_comm_t *comm, int32_t tag, const occl_coll_args_t *args, int type, void *queue);
 /* The first failure of an enqueued run on the communicator since this was last asked. OCCL_OK: there was none. text may be NULL. */
 occl_status_t occl_comm_take_error(occl_comm_t *comm, char *text, size_t len);

@@ -214,7 +214,7 @@ struct occl_comm {
     char algo[OCCL_ENV_STRING];
     int priority;
     uint64_t n_starts, n_mismatch, n_colls, tag_bytes, tag_bytes_max;
-    occl_status_t enqueue_error; /* of the first enqueued run that failed since it was last asked for */
+    occl_status_t enqueue_error; /* relaxed; of the first enqueued run that failed since it was last asked for */
     char enqueue_text[512];
     uint64_t pending;            /* runs that are not over */
     uint64_t live;               /* runs that still hold a place in a tag, drained ones too */

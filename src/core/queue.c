@@ -41,20 +41,26 @@ void occl_run_enqueued_over(occl_run_t *r)
         c->dev->ops->far->ticket_over(c->dev, &r->ticket);
     r->ticket.value = 0;
     c->ctx->queues_kicked = !occl_list_empty(&c->ctx->queues);
-    if (r->status != OCCL_OK && r->status != OCCL_ERR_CANCELLED && c->enqueue_error == OCCL_OK) {
-        c->enqueue_error = r->status;
+    /* A refusal was told by the call. */
+    if (r->status != OCCL_OK && r->status != OCCL_ERR_CANCELLED && r->refused == OCCL_OK && c->enqueue_error == OCCL_OK) {
         (void)snprintf(c->enqueue_text, sizeof(c->enqueue_text), "%s", r->text ? r->text : "");
+        __atomic_store_n(&c->enqueue_error, r->status, __ATOMIC_RELAXED);
     }
 }
 
 occl_status_t occl_comm_take_error(occl_comm_t *comm, char *text, size_t len)
 {
     occl_status_t s;
+    if (text && len)
+        text[0] = '\0';
+    /* Asked by every start: the lock only for what there is to take. Relaxed: under the lock it is looked at again. */
+    if (OCCL_LIKELY(__atomic_load_n(&comm->enqueue_error, __ATOMIC_RELAXED) == OCCL_OK))
+        return OCCL_OK;
     occl_ctx_lock(comm->ctx);
     s = comm->enqueue_error;
-    if (text && len)
-        (void)snprintf(text, len, "%s", s == OCCL_OK ? "" : comm->enqueue_text);
-    comm->enqueue_error = OCCL_OK;
+    if (s != OCCL_OK && text && len)
+        (void)snprintf(text, len, "%s", comm->enqueue_text);
+    __atomic_store_n(&comm->enqueue_error, OCCL_OK, __ATOMIC_RELAXED);
     occl_ctx_unlock(comm->ctx);
     return s;
 }
@@ -202,7 +208,8 @@ static void refuse(occl_run_t *r, occl_status_t why)
     occl_run_unhold(r);
 }
 
-static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p)
+/* *placed_p: it has its place, also if it fails afterwards. */
+static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p, int *placed_p)
 {
     occl_comm_t *c = coll->comm;
     occl_ctx_t *ctx = c->ctx;
@@ -233,6 +240,7 @@ static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p)
     if (s == OCCL_OK)
         r->ticket = ticket;
     occl_ctx_unlock(ctx);
+    *placed_p = r != NULL;
     if (s != OCCL_OK && !r)
         return s;
     if (s == OCCL_OK && far) {
@@ -288,14 +296,20 @@ static occl_status_t wait(occl_run_t *r, void *queue)
     return s;
 }
 
+/* Whether a start that failed with s would have had a place */
+static int has_place(occl_status_t s) { return s != OCCL_ERR_REQUEST && s != OCCL_ERR_NOT_ATTACHED && s != OCCL_ERR_REVOKED; }
+
 occl_status_t occl_coll_start_enqueue(occl_coll_t *coll, int type, void *queue)
 {
-    occl_run_t *r;
+    occl_run_t *r = NULL;
+    int placed = 0;
     occl_status_t s = check(coll->comm, type, queue);
     if (s == OCCL_OK)
-        s = start(coll, queue, &r);
+        s = start(coll, queue, &r, &placed);
     if (s == OCCL_OK)
         occl_run_release(r);
+    else if (!placed && has_place(s))
+        occl_coll_start_failed(coll, s);
     return s;
 }
 
@@ -322,16 +336,21 @@ occl_status_t occl_enqueue(occl_comm_t *comm, int32_t tag, const occl_coll_args_
 {
     occl_coll_t *coll;
     occl_run_t *r = NULL;
+    int placed = 0;
     occl_status_t s = check(comm, type, queue);
-    if (s != OCCL_OK)
+    if (s == OCCL_OK)
+        s = occl_coll_create(comm, tag, args, &coll);
+    if (s != OCCL_OK) {
+        if (has_place(s) && s != OCCL_ERR_RANK)
+            occl_start_failed(comm, tag, args, s);
         return s;
-    s = occl_coll_create(comm, tag, args, &coll);
-    if (s != OCCL_OK)
-        return s;
-    s = start(coll, queue, &r);
+    }
+    s = start(coll, queue, &r, &placed);
     if (s == OCCL_OK) {
-        s = wait(r, queue);
+        s = wait(r, queue); /* if that fails the run goes on, and the stream does not wait for it */
         occl_run_release(r);
+    } else if (!placed && has_place(s)) {
+        occl_coll_start_failed(coll, s);
     }
     occl_coll_free(coll);
     return s;
