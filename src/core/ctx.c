@@ -111,6 +111,7 @@ static int helper_pass(void *state, int sure)
         return 0; /* somebody else is at it */
     ctx->n_passes++;
     moved = occl_ctx_progress(ctx, NULL, 1);
+    occl_store_relaxed32(&ctx->turns, ctx->turns - 1); /* counts those of the application's threads */
     if (!moved) /* its passes are far between */
         occl_ctx_look_round(ctx, occl_host_clock_ns());
     occl_ctx_unlock(ctx);
@@ -134,6 +135,12 @@ static int helper_soon(void *state)
 {
     const occl_ctx_t *ctx = state;
     return __atomic_load_n(&ctx->bells.next, __ATOMIC_RELAXED) != &ctx->bells;
+}
+
+static uint32_t helper_turns(void *state)
+{
+    occl_ctx_t *ctx = state;
+    return occl_load_relaxed32(&ctx->turns);
 }
 
 /* What the application frees on a GPU is mapped by the peers, who shall let it go. */
@@ -204,7 +211,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     if (s != OCCL_OK)
         goto fail;
     if (ctx->env.helper) {
-        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_announce, helper_upkeep, helper_soon};
+        static const occl_helper_ops_t hops = {helper_pass, helper_pending, helper_waiters, helper_turns, helper_announce, helper_upkeep, helper_soon};
         s = occl_helper_create(&hops, ctx, &ctx->sleeper->bell, ctx->env.helper_cpu, occl_topo_current_cpu(), &ctx->log,
                                &ctx->helper, err, errlen);
         if (s != OCCL_OK)

@@ -156,6 +156,7 @@ struct occl_ctx {
     occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called; or RUN_COPY */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
+    uint32_t turns;              /* passes of the application's threads: out of the way of those, too, that come again and again */
     uint32_t idle_passes, busy_passes;
     uint64_t pool_used, pool_peak;
     uint64_t *cells;             /* [ncells] offsets of occl_cell_t that are free */

@@ -92,8 +92,10 @@ void occl_ctx_look_round(occl_ctx_t *ctx, uint64_t now)
  */
 int occl_ctx_progress(occl_ctx_t *ctx, occl_run_t *focus, uint32_t patient)
 {
-    int any = drive_all(ctx, patient, 0);
     uint32_t news = 0;
+    int any;
+    occl_store_relaxed32(&ctx->turns, ctx->turns + 1);
+    any = drive_all(ctx, patient, 0);
     if (OCCL_UNLIKELY(!occl_list_empty(&ctx->bells)))
         any |= occl_bells_check(ctx);
     if (focus && (focus->state == RUN_GATE || focus->state == RUN_VERIFY)) {

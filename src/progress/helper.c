@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 1000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
+enum { STANDBY_NS = 500000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
        UPKEEP_NS = 250000000 };
 
 typedef struct impl {
@@ -34,6 +34,9 @@ typedef struct impl {
 static uint32_t bell_value(impl_t *h) { return __atomic_load_n(h->pub.bell, __ATOMIC_ACQUIRE); }
 
 static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOMIC_ACQUIRE); }
+
+/* On standby. Not on the bell: that rings for the threads that wait. */
+static void nap(impl_t *h) { (void)occl_futex_wait(&h->pub.stop, 0, STANDBY_NS); }
 
 /* Nothing has been pending for a while: sleep until kicked. */
 static void sleep_idle(impl_t *h)
@@ -76,6 +79,7 @@ static void *helper_main(void *arg)
 {
     impl_t *h = arg;
     uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns(), upkept = quiet_since;
+    uint32_t turns = h->ops->turns(h->state);
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
@@ -92,7 +96,7 @@ static void *helper_main(void *arg)
                 sleep_idle(h);
                 quiet_since = upkept = occl_host_clock_ns();
             } else {
-                (void)occl_futex_wait(h->pub.bell, bell_value(h), STANDBY_NS);
+                nap(h);
             }
             continue;
         }
@@ -101,11 +105,13 @@ static void *helper_main(void *arg)
             (void)h->ops->upkeep(h->state);
             upkept = quiet_since;
         }
-        if (h->ops->waiters(h->state)) {
-            seen = bell_value(h);
-            (void)occl_futex_wait(h->pub.bell, seen, STANDBY_NS);
-            if (h->ops->waiters(h->state))
-                continue;
+        /* A thread of the application waits, or has been here since the last look: it does the work itself, and whatever the helper
+           did would only take a processor away from it or from a peer. */
+        seen = h->ops->turns(h->state);
+        if (h->ops->waiters(h->state) || seen != turns) {
+            turns = seen;
+            nap(h);
+            continue;
         }
         moved = 0;
         /*
@@ -176,6 +182,7 @@ void occl_helper_destroy(occl_helper_t *helper)
     if (!h)
         return;
     __atomic_store_n(&h->pub.stop, 1, __ATOMIC_RELEASE);
+    (void)occl_futex_wake(&h->pub.stop, INT32_MAX);
     occl_helper_ring(helper);
     (void)pthread_join(h->thread, NULL);
     free(h);

@@ -3,8 +3,8 @@
  * The helper thread: at most one a process, makes progress while the application computes, asleep when nothing is pending.
  *
  *   idle      nothing pending: sleeps on the bell without limit
- *   standby   something is pending, but the application's own threads are at it: looks in once a millisecond
- *   on duty   something is pending and nobody waits: passes; when they move nothing it announces itself and sleeps on
+ *   standby   something is pending, but the application's own threads are at it: looks in twice a millisecond
+ *   on duty   something is pending, nobody waits and nobody has been here since the last look: passes; when they move nothing it announces itself and sleeps on
  *             the bell (peers ring it with their news), at most for a doubling delay
  */
 #ifndef OCCL_SRC_PROGRESS_HELPER_H
@@ -23,6 +23,7 @@ typedef struct occl_helper_ops {
     int (*pass)(void *state, int sure);
     int (*pending)(void *state);           /* runs that are not over; no lock */
     int (*waiters)(void *state);           /* threads of the application inside a wait; no lock */
+    uint32_t (*turns)(void *state);        /* changes with every pass that one of them makes; no lock */
     void (*announce)(void *state, int on); /* peers shall ring the bell */
     uint64_t (*upkeep)(void *state);       /* what has to be done a few times a second, pending runs or not; when again while
                                               nothing is pending, OCCL_INF: never */

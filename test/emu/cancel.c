@@ -211,7 +211,8 @@ static void two_body(emu_rank_t *r)
 static void opened_body(emu_rank_t *r)
 {
     emu_op_t op;
-    emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 20000, 0);
+    /* From buffer to buffer: the addresses are in the record. */
+    emu_op_init(&op, r->comm, 3, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 80000, 0);
     emu_hold_me(r);
     for (uint64_t k = 0; k < 5; k++) {
         emu_op_fill(&op, k);
