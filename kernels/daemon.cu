@@ -33,8 +33,11 @@ extern "C" __global__ void __launch_bounds__(OCCL_LANES_MAX, 1) occl_k_daemon(oc
     occl_copy_words(l, daemon_words, &home->conf, daemon_bytes);
     occl_copy_words(l, chan_words, ch_home, chan_bytes);
     occl_sync(l);
-    if (occl_lane(l) == 0)
+    if (occl_lane(l) == 0) {
         occl_cache_clear(occl_cache_of(ch));
+        ch->nchannels = gridDim.x;
+        ch->narrow = 0;
+    }
     occl_bulk_open(l);
     occl_sync(l);
     occl_dev_daemon(l, home, d, ch, launch);

@@ -112,7 +112,8 @@ typedef struct occl_sched_conf {
 typedef struct occl_chan {
     /* private to the channel; survives a quit. OCCL_FRONT: while the daemon runs it works on a copy in fast memory */
     uint32_t index, nchannels;
-    uint32_t ntable, pad2;
+    uint32_t ntable;
+    uint32_t narrow;                     /* OCCL_FRONT, leader: a run has come that needs more channels than this launch has */
     occl_dev_run_t *table[OCCL_TABLE_MAX];
     const void **srcs;                   /* [max ranks] pointers for the reduce of all */
     unsigned char *tile;                 /* host device: bounce buffer for memory of other processes */
@@ -155,6 +156,7 @@ typedef struct occl_daemon {
     occl_chan_t *chan;                   /* [nchannels] */
     struct occl_front *front;            /* OCCL_FRONT: mapped host memory */
     uint64_t taken;                      /* OCCL_FRONT, leader: submissions taken from the front */
+    struct occl_quick *quicks;           /* OCCL_FRONT, leader: [OCCL_QUICKS_KEPT], or 0; for when the cache has forgotten */
 } occl_daemon_t;
 
 #endif

@@ -103,19 +103,12 @@ OCCL_FN uint32_t occl_front_stay(const occl_daemon_t *d, uint64_t launch)
 #endif
 }
 
-#if OCCL_FRONT
-/*
- * A block's fast memory (CUDA: shared memory, some 30 cycles away where device memory is 400). What is read again and again while
- * a run is worked on is here: its words, its state on this channel, the plan, this channel's program and links.
- */
-#define OCCL_CACHE_STEPS 40
-#define OCCL_CACHE_SECTIONS 8
-#define OCCL_CACHE_RANKS 16
 /*
  * A plan that fits the fast lane (occl_dev_quick.h), as what remains to be done when its run comes: everything that plan, program and links
  * say is in here.
  */
 #define OCCL_QUICKS 32     /* plans that a block remembers, by serial; a power of two */
+#define OCCL_QUICKS_KEPT 1024 /* and in device memory, from launch to launch; a power of two */
 #define OCCL_QUICK_RANKS 8
 typedef struct occl_quick {
     uint64_t serial;                  /* that was looked at; 0: none */
@@ -130,6 +123,14 @@ typedef struct occl_quick {
     unsigned char *tx[OCCL_QUICK_RANKS], *rx[OCCL_QUICK_RANKS]; /* slot 0 of the first half */
 } occl_quick_t;
 
+#if OCCL_FRONT
+/*
+ * A block's fast memory (CUDA: shared memory, some 30 cycles away where device memory is 400). What is read again and again while
+ * a run is worked on is here: its words, its state on this channel, the plan, this channel's program and links.
+ */
+#define OCCL_CACHE_STEPS 40
+#define OCCL_CACHE_SECTIONS 8
+#define OCCL_CACHE_RANKS 16
 typedef struct occl_cache {
     occl_dev_run_t *owner;      /* whose run, state and plan are here, ready to be worked on; or 0 */
     occl_dev_run_t *raw;        /* whose words are in `run` as they were submitted; or 0 */
@@ -149,7 +150,7 @@ typedef struct occl_cache {
     occl_quick_t quick[OCCL_QUICKS];
     uint64_t stage[OCCL_STAGE_BYTES / 8]; /* data of messages that came as words */
 } occl_cache_t;
-/* Before a daemon's first pass, one lane. What a launch left behind is not kept. */
+/* Before a daemon's first pass, one lane. What a launch left behind in here is not kept. */
 OCCL_FN void occl_cache_clear(occl_cache_t *k)
 {
     uint32_t i;

@@ -105,7 +105,8 @@ enum {
     OCCL_PLAN_SLOTS = 1,       /* uses slots */
     OCCL_PLAN_EXPOSED = 2,     /* uses XSEND or XRECV: must be gated */
     OCCL_PLAN_HEARS_ALL = 4,   /* cannot finish before a message of every other rank has been checked */
-    OCCL_PLAN_BULK = 8         /* copies that wait for nothing, on every rank: a long chunk costs nobody anything */
+    OCCL_PLAN_BULK = 8,        /* copies that wait for nothing, on every rank: a long chunk costs nobody anything */
+    OCCL_PLAN_LONG = 16        /* the same of folds, unless some rank has SCRATCH */
 };
 
 /* One rank's plan. `prog[c]` is channel c's program. */

@@ -123,6 +123,32 @@ OCCL_FN void occl_quick_make(occl_cache_t *k, const occl_dev_run_t *w)
     q->good = (w->words || !(q->nsend | q->nrecv)) && (uint64_t)q->words * (q->rows ? n : q->nrecv) * 8 <= OCCL_STAGE_BYTES;
 }
 
+/* Lane 0, leader. The plan of a run that is being worked on is looked at once; from now on its runs go the fast lane. */
+OCCL_FN void occl_quick_learn(occl_daemon_t *d, occl_cache_t *k, const occl_dev_run_t *w)
+{
+    occl_quick_t *q = occl_quick_of(k, w->serial);
+    uint32_t i;
+    if (!w->serial || q->serial == w->serial || k->plan.nchannels != 1)
+        return;
+    occl_quick_make(k, w);
+    if (d->quicks) {
+        uint64_t *to = (uint64_t *)&d->quicks[w->serial & (OCCL_QUICKS_KEPT - 1)];
+        OCCL_ROLLED
+        for (i = 0; i < sizeof(*q) / 8; i++)
+            to[i] = ((const uint64_t *)q)[i];
+    }
+}
+
+/* All lanes, leader: what an earlier launch has learned, or what another plan has displaced. */
+OCCL_FN void occl_quick_recall(occl_lanes_t l, const occl_daemon_t *d, occl_cache_t *k, uint64_t serial)
+{
+    const occl_quick_t *from = &d->quicks[serial & (OCCL_QUICKS_KEPT - 1)];
+    occl_sync(l); /* all have seen that it is not here */
+    if (from->serial == serial)
+        occl_copy_words(l, occl_quick_of(k, serial), from, sizeof(*from));
+    occl_sync(l);
+}
+
 /* All lanes: submission `sub` of the cache. 1: done. 0: the general path's, from step *pc_p on. */
 OCCL_FN uint32_t occl_dev_quick(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch, uint64_t number, const uint64_t *sub, uint32_t others,
                                 uint32_t *pc_p)
@@ -134,7 +160,11 @@ OCCL_FN uint32_t occl_dev_quick(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *c
     uint64_t flag, half, sig, deadline = 0, *stage = k->stage;
     uint32_t lanes = occl_nlanes(l), lane = occl_lane(l), words, bytes, nsend, nrecv, i, p, w, hear = 0, polls = 0, skip;
     *pc_p = 0;
-    if ((head & must) != (OCCL_SUB_FRESH | 1ull << OCCL_SUB_CHANNELS_AT | 1) || !serial || q->serial != serial || !q->good || (sub[8] | sub[9]) ||
+    if ((head & must) != (OCCL_SUB_FRESH | 1ull << OCCL_SUB_CHANNELS_AT | 1) || !serial)
+        return 0;
+    if (q->serial != serial && d->quicks)
+        occl_quick_recall(l, d, k, serial);
+    if (q->serial != serial || !q->good || (sub[8] | sub[9]) ||
         ((sub[11] ^ q->shape[0]) | (sub[12] ^ q->shape[1]) | (sub[15] ^ q->shape[2])))
         return 0;
     sig = sub[14];

@@ -125,6 +125,8 @@ OCCL_FN uint32_t occl_dev_accept_front(occl_lanes_t l, occl_daemon_t *d, occl_ch
             if (!(w & OCCL_SUB_LEFT))
                 continue;
             n = (uint32_t)(w >> OCCL_SUB_CHANNELS_AT) & 63;
+            if (occl_lane(l) == 0 && n > ch->nchannels)
+                ch->narrow = 1; /* the host finds it taken and the daemon out, and launches more blocks */
             OCCL_ROLLED
             for (c = occl_lane(l); c < n; c += occl_nlanes(l)) {
                 occl_queue_t *in = &d->chan[c].inbox;
@@ -208,6 +210,8 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
     occl_chan_state_t *st = &w->st[ch->index];
     uint32_t moved = 0, polls = 0, total = 0, v, go;
     uint64_t deadline = 0;
+    /* Coming back costs little there, what waits outside is only seen between turns, and a look takes a microsecond: no long waits. */
+    const uint32_t others = OCCL_FRONT && ch->ntable > 1, often = OCCL_FRONT ? 0 : 15;
     OCCL_ROLLED
     for (;;) {
         v = occl_dev_exec(l, ch, w, d->conf.max_steps, patient, &moved);
@@ -222,12 +226,12 @@ OCCL_FN uint32_t occl_dev_turn(occl_lanes_t l, occl_daemon_t *d, occl_chan_t *ch
                 deadline = 0;
             if (occl_load_relaxed32(&r->drop) || occl_load_relaxed32(&r->failed)) {
                 go = 2; /* by the host, or another channel has failed and this one might wait for ever */
-            } else if (!patient) {
-                go = 0;
-            } else if ((polls & 15) == 0) {
+            } else if (!patient || others) {
+                go = patient && moved;
+            } else if ((polls & often) == 0) {
                 uint64_t now = occl_clock_ns();
                 if (!deadline)
-                    deadline = now + (head ? st->stick_ns * 4 : st->stick_ns);
+                    deadline = now + (OCCL_FRONT ? d->conf.stick_min_ns * 8 : head ? st->stick_ns * 4 : st->stick_ns);
                 go = polls < d->conf.min_polls || now < deadline;
             } else {
                 go = 1;
@@ -273,9 +277,6 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
 #if OCCL_FRONT
         occl_dev_run_t *w = occl_cache_bring(l, ch, r);
         OCCL_TRACE(l, ch, 3);
-        /* Seen once, it goes the fast lane from now on. */
-        if (occl_lane(l) == 0 && ch->index == 0 && w->serial && occl_quick_of(occl_cache_of(ch), w->serial)->serial != w->serial)
-            occl_quick_make(occl_cache_of(ch), w);
 #else
         occl_dev_run_t *w = r;
 #endif
@@ -328,6 +329,10 @@ OCCL_FN_BIG uint32_t occl_dev_pass(occl_lanes_t l, occl_daemon_t *d, occl_chan_t
                 occl_dev_remove(ch, i);
                 occl_dev_report(d, ch, r, nchannels, result);
             }
+#if OCCL_FRONT
+            if (ch->index == 0)
+                occl_quick_learn(d, occl_cache_of(ch), w); /* it costs time, so when the run has done what it could */
+#endif
         }
         OCCL_TRACE(l, ch, 11);
         gone = occl_uniform(l, gone);
@@ -356,7 +361,10 @@ OCCL_FN_BIG void occl_dev_daemon(occl_lanes_t l, occl_daemon_t *home, occl_daemo
             uint64_t now = occl_clock_ns();
             if (any)
                 moved_at = now;
-            if (ch->index == 0 ? now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns
+            if (ch->narrow) {
+                stay = 0;
+                occl_store_release64(&home->stop, launch);
+            } else if (ch->index == 0 ? now - moved_at >= d->conf.linger_ns || now - born >= d->conf.residence_ns
                                : now - born >= d->conf.residence_ns) {
                 /* A channel leaves of its own accord too: it may hold the place that the leader needs to come onto the device. */
                 if (occl_front_stay(d, launch)) {

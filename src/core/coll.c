@@ -538,7 +538,6 @@ static void launch(occl_run_t *r)
     /* The host device makes the first turn here: what can be sent is on its way when start returns. */
     if (c->dev->ops->caller_executes)
         (void)occl_ctx_progress(ctx, NULL, 0);
-    occl_helper_kick(ctx->helper); /* after the fence in the progress or in occl_tag_wake */
 }
 
 static occl_status_t start_locked(occl_coll_t *coll, int held, occl_run_t **run_p)
@@ -578,6 +577,13 @@ static occl_status_t start_locked(occl_coll_t *coll, int held, occl_run_t **run_
     return OCCL_OK;
 }
 
+/* When the lock is released and the device launched, which neither shall compete with. There was a fence after the store of the pending
+ * count: in the progress or in occl_tag_wake. */
+static void helper_kick(occl_ctx_t *ctx)
+{
+    occl_helper_kick(ctx->helper);
+}
+
 occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
 {
     occl_ctx_t *ctx = coll->comm->ctx;
@@ -598,6 +604,7 @@ occl_status_t occl_coll_start(occl_coll_t *coll, occl_run_t **run_p)
     occl_ctx_lock(ctx);
     s = start_locked(coll, 0, run_p);
     occl_ctx_unlock(ctx);
+    helper_kick(ctx);
     return s;
 }
 
@@ -646,6 +653,7 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
         buffers_free(c, &bufs[0], &bufs[1]);
     }
     occl_ctx_unlock(c->ctx);
+    helper_kick(c->ctx);
     return s;
 }
 

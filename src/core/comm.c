@@ -4,6 +4,8 @@
  */
 #include "core/internal.h"
 
+#include "kernels/occl_dev_front.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -164,6 +166,10 @@ void occl_comm_unref(occl_comm_t *c)
 
 static int smaller(uint64_t a, uint64_t b) { return a < b; }
 
+#if defined(OCCL_EMU) && OCCL_EMU
+uint32_t occl_emu_nslots;
+#endif
+
 /* Rank 0's settings are everybody's; a rank that was told otherwise gets one warning. */
 static void agree(occl_comm_t *c, const hello_t *all)
 {
@@ -174,11 +180,22 @@ static void agree(occl_comm_t *c, const hello_t *all)
     c->chunk = h0->chunk;
     c->nchannels = h0->nchannels;
     memcpy(c->algo, h0->algo, sizeof(c->algo));
-    /* Far: half of a slot is flags, and a plan has no more messages in a slot's half than two */
-    c->geo.slot_bytes = c->dev->ops->far ? 2112 : 1024;
-    c->geo.nslots = c->dev->ops->far ? 2 : 4;
+    c->geo.slot_bytes = 1024;
+    c->geo.nslots = 4;
     c->pool_geo.slot_bytes = (uint32_t)h0->pool_slot;
     c->pool_geo.nslots = 4;
+    if (c->dev->ops->far) {
+        /* Half of a slot is flags. What goes one way needs one slot, which is as large as the stage has room for such messages. */
+        uint32_t data = 4096;
+        while (data > 512 && data * (uint32_t)c->size > OCCL_STAGE_BYTES)
+            data /= 2;
+        c->geo.slot_bytes = 2 * data + 64;
+        c->geo.nslots = 1;
+    }
+#if defined(OCCL_EMU) && OCCL_EMU
+    if (occl_emu_nslots)
+        c->geo.nslots = c->pool_geo.nslots = occl_emu_nslots;
+#endif
     for (int p = 1; p < c->size; p++) {
         const hello_t *h = &all[p];
         c->nchannels = smaller(h->nchannels, c->nchannels) ? h->nchannels : c->nchannels;
@@ -476,7 +493,7 @@ occl_status_t occl_comm_attach(occl_ctx_t *ctx, const occl_oob_t *oob, const occ
     occl_ctx_lock(ctx);
     agree(c, all);
     agree_channels(c, all);
-    c->slot_channels = c->dev->ops->far && c->nchannels > 2 ? 2 : c->nchannels;
+    c->slot_channels = c->dev->ops->far ? 1 : c->nchannels;
     v.status = (uint32_t)comm_map(c, all, &v);
     occl_ctx_unlock(ctx);
     if (!v.status && c->dev->ops->far)

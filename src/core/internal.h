@@ -62,8 +62,9 @@ static inline int occl_rec_started(uint64_t word, uint64_t n)
     uint32_t state = (uint32_t)(word & 0xff);
     return word >> 16 == n && (state == REC_READY || state == REC_ERROR || state == REC_DIFFERS);
 }
-/* HIDDEN: a buffer that peers cannot reach; NEW: one that they may not be able to map, so they tell (occl_record_t.mapped) */
-enum { REC_POOL = 1, REC_IN_PLACE = 2, REC_HIDDEN = 4, REC_NEW = 8 };
+/* LONG: nothing here speaks against long steps (occl_long_chunk_bytes); HIDDEN: a buffer that peers cannot reach;
+ * NEW: one that they may not be able to map, so they tell (occl_record_t.mapped) */
+enum { REC_POOL = 1, REC_LONG = 2, REC_HIDDEN = 4, REC_NEW = 8 };
 typedef struct occl_record {
     uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
     uint64_t sig;  /* hash of the fields below, up to count */
@@ -424,6 +425,8 @@ void occl_tag_wake(occl_tag_t *t);
 void occl_tag_kill(occl_tag_t *t, occl_status_t why, const char *text);
 
 #if defined(OCCL_EMU) && OCCL_EMU
+/* For tests: slots a half, of links and of the pool, of what is attached from now on; 0: as usual. */
+extern uint32_t occl_emu_nslots;
 /* For tests, on all members while the tag is idle: the last run had this number. */
 void occl_tag_set_run(occl_tag_t *t, uint64_t n);
 #endif
@@ -476,6 +479,13 @@ void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp);
 static inline uint64_t occl_chunk_bytes(const occl_comm_t *c, const occl_plan_t *plan)
 {
     return plan->flags & OCCL_PLAN_BULK ? 8 * c->chunk : c->chunk;
+}
+/* On a far device, when all members' records say REC_LONG. A step then moves as much on few ranks as on many: some 300 us of all of
+ * a GPU's bandwidth, which is what may be left to wait for when the daemon shall leave. */
+static inline uint64_t occl_long_chunk_bytes(const occl_comm_t *c, const occl_plan_t *plan)
+{
+    uint64_t bytes = plan->flags & OCCL_PLAN_BULK ? 32 * c->chunk : 32 * c->chunk / plan->nranks;
+    return bytes > occl_chunk_bytes(c, plan) ? bytes : occl_chunk_bytes(c, plan);
 }
 /* hidden: some buffer cannot be reached by the peers */
 occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,

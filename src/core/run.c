@@ -294,6 +294,22 @@ static void take_pool(occl_run_t *r)
     ctx->n_pool++;
 }
 
+/*
+ * May the steps of this run be long, as far as this rank is concerned? What is not aligned to 16 bytes goes through loops that are
+ * many times slower, so is memory of the processor, and scratch is memory for as many bytes as a step has.
+ */
+static int long_steps(const occl_run_t *r)
+{
+    const occl_coll_t *coll = coll_of(r);
+    const occl_plan_t *plan = r->cp ? r->cp->plan : NULL;
+    uint32_t kind = coll->args.kind;
+    uint64_t block = kind == OCCL_COLL_ALLREDUCE || kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_BCAST
+                         ? 0 : coll->args.count * occl_host_type_bytes(coll->args.type);
+    return plan && plan->flags & (OCCL_PLAN_BULK | OCCL_PLAN_LONG) && !plan->scratch_chunks &&
+           !coll->sbuf.pinned && !coll->rbuf.pinned &&
+           !((occl_coll_at(coll, coll->args.send) | occl_coll_at(coll, coll->args.recv) | block) & 15);
+}
+
 /* Writes the record of run n and tells the members. */
 static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
 {
@@ -313,6 +329,8 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
                 flags |= REC_HIDDEN;
             else if (!is_confirmed(t, rec.send_number) || !is_confirmed(t, rec.recv_number))
                 flags |= REC_NEW;
+            if (!(flags & REC_HIDDEN) && long_steps(r))
+                flags |= REC_LONG;
         }
         rec.status = state == REC_ERROR ? r->failing : 0;
     } else {
@@ -576,6 +594,21 @@ static int find_message_plan(occl_run_t *r)
     return s == OCCL_OK;
 }
 
+/* Do all members' records say so? A chunk must be everybody's. */
+static int all_long(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    occl_record_t rec;
+    int yes = long_steps(r);
+    for (uint32_t i = 0; i < t->n && yes; i++) {
+        if (i == t->me)
+            continue;
+        occl_tag_opened_record(t, i, r->n, &rec);
+        yes = (rec.flags & REC_LONG) != 0;
+    }
+    return yes;
+}
+
 /* Does some member have a buffer that the others cannot reach? */
 static int any_hidden(occl_run_t *r)
 {
@@ -649,6 +682,8 @@ void occl_run_open(occl_run_t *r)
         d->xsend = r->x;
         d->xrecv = r->x + t->n;
         d->via = t->comm->dev->ops->far ? NULL : t->via;
+        if (!d->chunk && t->comm->dev->ops->far && all_long(r))
+            d->chunk = occl_long_chunk_bytes(t->comm, plan) / plan->elem_bytes;
     }
     ctx->n_gates++;
     if (r->gated && (plan->flags & OCCL_PLAN_SLOTS)) {

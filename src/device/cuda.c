@@ -44,7 +44,7 @@ static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
     return e;
 }
 
-static occl_status_t launch(occl_cuda_t *cu, uint64_t number);
+static occl_status_t launch(occl_cuda_t *cu, uint64_t number, uint32_t grid);
 
 occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
                              const occl_sched_conf_t *conf, occl_cuda_t *cu)
@@ -67,7 +67,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
         return OCCL_ERR_UNSUPPORTED;
     }
     cu->device = device;
-    cu->nchannels = cu->grid = nchannels;
+    cu->nchannels = cu->grid = cu->most = nchannels;
     cu->lanes = lanes;
     cu->cluster = cluster ? cluster : 1;
     was = enter(cu);
@@ -99,6 +99,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     DO(alloc_zeroed((void **)&cu->daemon, sizeof(d), cu->stream), "daemon")
     DO(alloc_zeroed((void **)&cu->chan, nchannels * sizeof(ch), cu->stream), "channels")
     DO(alloc_zeroed((void **)&cu->srcs, nchannels * list * sizeof(void *), cu->stream), "pointer lists")
+    DO(alloc_zeroed(&cu->quicks, OCCL_QUICKS_KEPT * sizeof(occl_quick_t), cu->stream), "plans of the fast lane")
     for (uint32_t c = 0; c < nchannels; c++) {
         memset(&ch, 0, sizeof(ch));
         ch.index = c;
@@ -112,6 +113,7 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     d.nchannels = nchannels;
     d.chan = cu->chan;
     d.front = cu->front;
+    d.quicks = cu->quicks;
     s = occl_cuda_upload(cu, cu->daemon, &d, sizeof(d));
 #undef DO
 out:
@@ -186,6 +188,7 @@ void occl_cuda_close(occl_cuda_t *cu)
         (void)cudaStreamSynchronize((cudaStream_t)cu->stream);
         (void)cudaStreamDestroy((cudaStream_t)cu->stream);
     }
+    (void)cudaFree(cu->quicks);
     (void)cudaFree(cu->srcs);
     (void)cudaFree(cu->chan);
     (void)cudaFree(cu->daemon);
@@ -196,6 +199,7 @@ void occl_cuda_close(occl_cuda_t *cu)
     cu->wake = NULL;
     cu->stream = NULL;
     cu->srcs = NULL;
+    cu->quicks = NULL;
     cu->chan = NULL;
     cu->daemon = NULL;
     cu->front = NULL;
@@ -390,7 +394,7 @@ occl_status_t occl_cuda_arm(occl_cuda_t *cu)
 {
     occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, cu->queued + 1, 0);
     if (s == OCCL_OK)
-        s = launch(cu, cu->queued + 1);
+        s = launch(cu, cu->queued + 1, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
     return s;
 }
 
@@ -402,7 +406,7 @@ void occl_cuda_wake(occl_cuda_t *cu)
 
 occl_status_t occl_cuda_launch(occl_cuda_t *cu)
 {
-    occl_status_t s = launch(cu, cu->queued + 1);
+    occl_status_t s = launch(cu, cu->queued + 1, cu->grid);
     if (s == OCCL_OK) {
         cu->queued++;
         __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
@@ -411,7 +415,7 @@ occl_status_t occl_cuda_launch(occl_cuda_t *cu)
     return s;
 }
 
-static occl_status_t launch(occl_cuda_t *cu, uint64_t number)
+static occl_status_t launch(occl_cuda_t *cu, uint64_t number, uint32_t grid)
 {
     int was = enter(cu);
     void *args[] = {&cu->daemon, &number};
@@ -420,7 +424,7 @@ static occl_status_t launch(occl_cuda_t *cu, uint64_t number)
     cudaError_t e;
     memset(&c, 0, sizeof(c));
     memset(a, 0, sizeof(a));
-    c.gridDim.x = cu->grid;
+    c.gridDim.x = grid;
     c.blockDim.x = cu->lanes;
     c.gridDim.y = c.gridDim.z = c.blockDim.y = c.blockDim.z = 1;
     c.dynamicSmemBytes = cu->shared;

@@ -19,11 +19,13 @@
 typedef struct occl_cuda {
     int device;
     uint32_t nchannels, lanes, cluster;
-    uint32_t grid;              /* channels of the next launch; at most nchannels */
+    uint32_t grid;              /* channels of the next launch, at most nchannels */
+    uint32_t most;              /* ... of one that is armed */
     uint32_t shared;            /* a block's OCCL_BULK_BYTES, or 0 */
     occl_daemon_t *daemon;      /* device memory */
     occl_chan_t *chan;          /* device memory [nchannels] */
     const void **srcs;          /* device memory */
+    void *quicks;               /* device memory */
     occl_front_t *front;        /* mapped host memory, the same address on both sides */
     void *stream;               /* cudaStream_t */
     void *side;                 /* cudaStream_t for what may not wait for the daemon */

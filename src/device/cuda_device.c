@@ -9,7 +9,7 @@
  * A run has a place (twin) in device memory from its first submission until it is reported for good; the host's view knows its
  * number (near[0]), and the completion names its address.
  *
- * Launches. Who finds that the daemon is out and has work says so (want_launch, under the context's lock); the service launches. In
+ * Launches, of as many blocks as what is outstanding needs: a run for more makes the leader leave at once. Who finds that the daemon is out and has work says so (want_launch, under the context's lock); the service launches. In
  * between, and until the number of launches is known, `launching` keeps everybody else from deciding anything.
  */
 #define _GNU_SOURCE 1 /* RTLD_NOLOAD */
@@ -87,6 +87,7 @@ typedef struct cuda_device {
     load_t load[OCCL_QUEUE_LEN];
     uint64_t load_head, load_tail;
     uint64_t taken;              /* submissions that the device is known to have taken */
+    uint32_t need;               /* channels of what is outstanding, at most */
     uint64_t serial;
     uint64_t delay, launch_at, steps;
     uint64_t *words;             /* mapped: [2 * TICKETS], start and over of each */
@@ -129,10 +130,13 @@ static void want_launch(cuda_device_t *cd)
     }
     occl_unlock(&cd->launch_lock);
     if (woken) {
+        cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
         if (cd->owed)
             want(cd); /* another one in its place */
         return;
     }
+    /* Where streams are used the next launch may have to do until somebody's cudaFree comes back: it gets all. */
+    cd->cu.grid = occl_load_relaxed32(&cd->has_launcher) ? occl_load_relaxed32(&cd->cu.most) : cd->need ? cd->need : 1;
     occl_store_relaxed32(&cd->launching, 1);
     occl_store_release32(&cd->asked, 1);
     want(cd);
@@ -189,7 +193,7 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     cuda_device_t *cd = calloc(1, sizeof(*cd));
     uint32_t n = env->max_channels ? (uint32_t)env->max_channels : OCCL_CHANNELS_MAX;
     occl_sched_conf_t conf = {.stick_min_ns = env->stick_min, .stick_max_ns = env->stick_max, .park_ns = 100000,
-                              .linger_ns = env->linger, .residence_ns = env->residence, .min_polls = 8, .max_steps = 64};
+                              .linger_ns = env->linger, .residence_ns = env->residence, .min_polls = 2, .max_steps = 64};
     occl_env_t space = *env;
     occl_status_t s;
     int ordinal = occl_cuda_current(err, errlen);
@@ -214,7 +218,7 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     s = occl_cuda_open(ordinal, n, OCCL_LANES_MAX, 1, MAX_RANKS, &conf, &cd->cu);
     if (s != OCCL_OK)
         goto cuda_failed;
-    cd->cu.grid = 1;
+    cd->cu.most = 1;
     cd->bytes = env->device_arena;
     s = OCCL_ERR_RESOURCE;
     cd->base = occl_cuda_alloc(&cd->cu, cd->bytes);
@@ -261,8 +265,8 @@ static occl_status_t cuda_reserve(occl_device_t *dev, uint32_t ranks)
 static void cuda_reserve_channels(occl_device_t *dev, uint32_t channels)
 {
     cuda_device_t *cd = of(dev);
-    if (channels > cd->cu.grid)
-        cd->cu.grid = channels > cd->cu.nchannels ? cd->cu.nchannels : channels;
+    if (channels > cd->cu.most)
+        occl_store_relaxed32(&cd->cu.most, channels > cd->cu.nchannels ? cd->cu.nchannels : channels);
 }
 
 static void cuda_describe(const occl_device_t *dev, occl_far_desc_t *desc)
@@ -274,8 +278,8 @@ static void cuda_describe(const occl_device_t *dev, occl_far_desc_t *desc)
     desc->base = (uint64_t)(uintptr_t)cd->base;
     desc->bytes = cd->bytes;
     desc->exports = occl_ipc_table(cd->ipc);
-    /* Blocks of processes that share a GPU must be resident together, and leave a third to whoever computes. */
-    desc->channels = cd->cu.processors * 3 / 4;
+    /* Blocks of processes that share a GPU must be resident together; one fits a processor. OCCL_MAX_CHANNELS asks for fewer. */
+    desc->channels = cd->cu.processors - cd->cu.processors / 32;
     (void)snprintf(desc->name, sizeof(desc->name), "%s", cd->cu.name);
 }
 
@@ -446,7 +450,8 @@ static void cuda_submit(occl_device_t *dev, occl_dev_run_t *run)
         x = mapped;
         far_x = (uint64_t)(uintptr_t)cd->base + t->x_off;
     }
-    dev->outstanding++;
+    if (!dev->outstanding++ || channels > cd->need)
+        cd->need = channels;
     occl_cuda_put(&cd->cu, &view, at, channels, channels, t->fresh, n, x, far_x);
     t->fresh = 0;
     t->number = cd->cu.submitted;
@@ -504,7 +509,7 @@ static uint32_t cuda_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
     dev->launches = cd->cu.launches;
     if (seen)
         note_taken(cd, cd->cu.submitted);
-    if (news || !seen) {
+    if (news || !seen || cd->cu.grid < cd->need) {
         cd->delay = RELAUNCH_MIN_NS;
         want_launch(cd);
         return 0;
@@ -720,6 +725,7 @@ static void cuda_service(occl_device_t *dev)
             occl_lock(&cd->launch_lock);
             if (cd->cu.queued > cd->cu.launches) { /* armed since */
                 occl_cuda_wake(&cd->cu);
+                cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
                 woken = 1;
             }
             occl_unlock(&cd->launch_lock);

@@ -13,7 +13,7 @@ static occl_status_t build_allreduce(const occl_plan_args_t *a, occl_plan_t **pl
     occl_status_t status;
     if (occl_plan_settled(a, OCCL_MOVES_EXPOSED, "push", plan_p, &status))
         return status;
-    b = occl_plan_begin(a, OCCL_PLAN_EXPOSED | OCCL_PLAN_HEARS_ALL, "push");
+    b = occl_plan_begin(a, OCCL_PLAN_EXPOSED | OCCL_PLAN_HEARS_ALL | OCCL_PLAN_LONG, "push");
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t p = occl_part_block(a, a->nranks, a->rank, c);
         occl_plan_section(b, c, occl_part_block(a, a->nranks, 0, c).n);

@@ -64,20 +64,21 @@ static const char *const table[] = {
 
 /*
  * Before it, on a device that loads and stores its peers' buffers: what is small goes as words through slots and needs no gate, the
- * rest from buffer to buffer.
+ * rest from buffer to buffer. Small is what a slot holds as words, which depends on the number of ranks (src/core/comm.c:agree).
  */
+#define FAR_SMALL(what) what " bytes=4K ranks=4", what " bytes=2K ranks=8", what " bytes=1K ranks=16", what " bytes=512"
 static const char *const far_table[] = {
-    "allreduce:oneshot/slots bytes=2K ranks=16",
+    FAR_SMALL("allreduce:oneshot/slots"),
     "allreduce:push/exposed",
-    "reduce:oneshot/slots bytes=2K ranks=16",
-    "bcast:direct/slots bytes=2K",
+    FAR_SMALL("reduce:oneshot/slots"),
+    FAR_SMALL("bcast:direct/slots"),
     "bcast:direct/exposed",
-    "allgather:oneshot/slots bytes=2K ranks=32",
-    "alltoall:oneshot/slots bytes=2K ranks=32",
-    "reduce_scatter_block:oneshot/slots bytes=2K ranks=32",
-    "gather:direct/slots bytes=2K",
-    "scatter:direct/slots bytes=2K",
-    "sendrecv:direct/slots bytes=2K",
+    FAR_SMALL("allgather:oneshot/slots"),
+    FAR_SMALL("alltoall:oneshot/slots"),
+    FAR_SMALL("reduce_scatter_block:oneshot/slots"),
+    FAR_SMALL("gather:direct/slots"),
+    FAR_SMALL("scatter:direct/slots"),
+    FAR_SMALL("sendrecv:direct/slots"),
 };
 
 const char *occl_plan_rule(int i)

@@ -109,7 +109,8 @@ static occl_status_t build_reduce(const occl_plan_args_t *a, occl_plan_t **plan_
     occl_status_t status;
     if (occl_plan_settled(a, OCCL_MOVES_BOTH, "twoshot", plan_p, &status))
         return status;
-    b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, "twoshot");
+    b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED | OCCL_PLAN_LONG) | OCCL_PLAN_HEARS_ALL,
+                        "twoshot");
     if (a->move == OCCL_MOVE_SLOTS)
         occl_plan_scratch(b, 1);
     for (uint32_t c = 0; c < a->nchannels; c++)
@@ -134,7 +135,8 @@ static occl_status_t build_reduce_scatter_block(const occl_plan_args_t *a, occl_
     occl_status_t status;
     if (occl_plan_settled(a, OCCL_MOVES_BOTH, "twoshot", plan_p, &status))
         return status;
-    b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, "twoshot");
+    b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED | OCCL_PLAN_LONG) | OCCL_PLAN_HEARS_ALL,
+                        "twoshot");
     if (late)
         occl_plan_scratch(b, 1);
     for (uint32_t c = 0; c < a->nchannels; c++) {

@@ -69,6 +69,13 @@ static void messages_body(emu_rank_t *r)
 
 static const char from_buffer_to_buffer[] = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K OCCL_ALGO=*:direct/exposed;*:twoshot/exposed";
 
+static const char *const through_slots[] = {
+    "OCCL_CMA=0 OCCL_ALGO=*:direct/slots;*:twoshot/slots;*:dissemination OCCL_EMU_LANES=2 OCCL_EMU_CHAOS=7",
+    "OCCL_CMA=0 OCCL_ALGO=*:oneshot/slots OCCL_POOL_MAX=0 OCCL_EMU_LANES=1",
+    "OCCL_CMA=0 OCCL_ALGO=*:ring/slots;*:tree/slots;*:pairwise/slots OCCL_POOL_MAX=0 OCCL_EMU_LANES=2 OCCL_EMU_CHAOS=9",
+    "OCCL_CMA=0 OCCL_ALGO=*:twoshot/slots;*:direct/slots OCCL_MAX_CHANNELS=3 OCCL_POOL_MAX=0 OCCL_EMU_LANES=1 OCCL_EMU_CHAOS=11",
+};
+
 int main(void)
 {
     static const occl_device_kind_t devices[] = {OCCL_DEVICE_HOST, OCCL_DEVICE_EMU};
@@ -91,5 +98,13 @@ int main(void)
         for (int n = 2; n <= 4; n++)
             emu_run(&(emu_conf_t){.ranks = n, .device = devices[d]}, messages_body, "%s, %d ranks: messages arrive", name[d], n);
     }
+    /* One slot a half, as a device with memory of its own has: every plan through slots takes its turns all the same. */
+    occl_emu_nslots = 1;
+    for (int d = 0; d < 2; d++)
+        for (int n = d ? 2 : 3; n <= 3 + d; n++)
+            for (size_t i = 0; i < sizeof(through_slots) / sizeof(*through_slots); i++)
+                emu_run(&(emu_conf_t){.ranks = n, .device = devices[d], .arg = &small, .env = through_slots[i], .deadline = 12}, sizes_body,
+                        "%s, %d ranks, one slot a half: %s", name[d], n, through_slots[i]);
+    occl_emu_nslots = 0;
     return tap_done();
 }
