@@ -3,7 +3,7 @@
  * What the library costs a program that computes: bf16 matrix products (cuBLAS) beside an attached idle library, beside a
  * collective whose peer is absent and beside collectives that run; and how long calls that wait for the device take then.
  *
- *     mpiexec -n 3 beside [PAIRS] [syncs]         "syncs": no products
+ *     mpiexec -n 3 beside [PAIRS] [syncs]         "syncs": no products, and PAIRS calls of each kind
  *
  * Rank 0 never attaches. Ranks 1 and 2 share a communicator. Rank 0's and rank 1's products in turn, before and after the
  * attach, give "idle": ratio after by ratio before, so that what differs between two processes drops out. All other pairs are
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[TAGS] = {8, 16 << 20, 4096, 1 << 20, 64, 65536, 2 << 20, 512};
     double before[PRODUCTS] = {0}, own[PRODUCTS] = {0}, again;
-    int size, products = 1, have;
+    int size, products = 1, asked_products, have;
     const char *no = NULL;
     char err[256];
 
@@ -325,6 +325,7 @@ int main(int argc, char **argv)
         else
             pairs = atoi(argv[i]);
     }
+    asked_products = products;
     if (size != 3 || pairs < 1) {
         if (rank == 0)
             fprintf(stderr, "Usage: mpiexec -n 3 beside [PAIRS] [syncs]\n");
@@ -380,7 +381,7 @@ int main(int argc, char **argv)
     }
     visits(0, "visits_8B");
     visits(1, "visits_16MiB");
-    syncs(products ? 30 : 10);
+    syncs(asked_products ? 30 : pairs);
     if (rank) {
         for (int i = 0; i < TAGS; i++)
             job_free(i);

@@ -89,7 +89,11 @@ mps)
         compared warm nccl allreduce --sizes 8,4K,64K,1M,2M,16M,256M -n "$iters"
         channels=$(sed -n 's/.*, channels \([0-9]*\) (rank 0).*/\1/p' "$raw/out")
         perf cold "$ranks" allreduce --sizes 8 --cold -n 200
+        # several of its processes on a GPU: NVSHMEM wants to know that each has its share of it
+        CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((100 / ranks))
+        export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
         compared nvshmem nvshmem allreduce --sizes 8,4K -n "$iters"
+        unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
         for c in allgather reduce_scatter_block alltoall bcast; do
             perf big "$ranks" $c --sizes 64M -n 40
         done
@@ -117,14 +121,15 @@ mps)
     ;;
 slices)
     raw=$keep
-    iters=30 stress=30
-    [ -z "$quick" ] || iters=10 stress=8
+    iters=30 stress=30 syncs=10
+    [ -z "$quick" ] || iters=10 stress=8 syncs=2
     for n in 2 4; do
         say "time slices, $n ranks"
         perf slices$n $n allreduce --sizes 8 -n $iters -w 3
         in_build 100 $n src/tools/occl_stress --device cuda --iters $stress --deadline 6 && sed "s/^/slices$n,/" "$raw/out" >>"$raw/stress"
     done
-    [ -n "$quick" ] || { in_build 100 3 test/bench/beside 1 syncs && grep '^sync_' "$raw/out" | sed 's/^/slices_/' >>"$raw/beside"; }
+    in_build 100 3 test/bench/beside $syncs syncs
+    grep '^sync_' "$raw/out" | sed 's/^/slices_/' >>"$raw/beside"
     exit 0
     ;;
 esac
