@@ -19,6 +19,31 @@ typedef struct many {
     int slots_taken; /* the device is held up while everything is started */
 } many_t;
 
+/*
+ * The devices of the two hold different runs, and no others have room: 1 has started all, from the last one down, when 0 starts
+ * from the first one up, and finds so much new then that it goes through its own list. Runs that are put aside have to let others in.
+ */
+static void apart_body(emu_rank_t *r)
+{
+    enum { N = 2 * OCCL_QUEUE_LEN + 400 };
+    emu_op_t *op = calloc(N, sizeof(*op));
+    for (int i = 0; i < N; i++) {
+        emu_op_init(&op[i], r->comm, i, OCCL_COLL_ALLREDUCE, OCCL_T_I32, OCCL_OP_SUM, 0, 10, 0);
+        emu_op_fill(&op[i], (uint64_t)i);
+    }
+    for (int rank = 1; rank >= 0; rank--) {
+        emu_barrier(r);
+        for (int i = 0; i < N && r->rank == rank; i++)
+            emu_op_start(r, &op[rank ? N - 1 - i : i]);
+    }
+    emu_barrier(r);
+    for (int i = 0; i < N; i++)
+        emu_op_wait(r, &op[r->rank ? N - 1 - i : i]);
+    for (int i = 0; i < N; i++)
+        emu_op_fini(&op[i]);
+    free(op);
+}
+
 static void many_body(emu_rank_t *r)
 {
     const many_t *m = r->arg;
@@ -335,6 +360,8 @@ int main(void)
         many_t m = {.n = MANY};
         emu_run(&(emu_conf_t){.ranks = 2, .device = devices[d], .env = "OCCL_EMU_LANES=1", .arg = &m, .deadline = 12}, many_body,
                 "%s: %d tags, started forwards and backwards", name[d], MANY);
+        emu_run(&(emu_conf_t){.ranks = 2, .device = devices[d], .env = "OCCL_EMU_LANES=1 OCCL_EAGER_MAX=0 OCCL_HELPER=0", .deadline = 12},
+                apart_body, "%s: devices that hold different runs, and are full", name[d]);
         if (d) {
             m.slots_taken = 1;
             m.n = 1500;
