@@ -390,11 +390,11 @@ occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *wor
     return code ? failed_driver(cu, code, "cuStreamWaitValue64") : OCCL_OK;
 }
 
-occl_status_t occl_cuda_arm(occl_cuda_t *cu)
+occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
 {
-    occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, cu->queued + 1, 0);
+    occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, number, 0);
     if (s == OCCL_OK)
-        s = launch(cu, cu->queued + 1, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
+        s = launch(cu, number, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
     return s;
 }
 
@@ -408,7 +408,7 @@ occl_status_t occl_cuda_launch(occl_cuda_t *cu)
 {
     occl_status_t s = launch(cu, cu->queued + 1, cu->grid);
     if (s == OCCL_OK) {
-        cu->queued++;
+        cu->present = ++cu->queued;
         __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
         __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
     }

@@ -33,7 +33,8 @@ typedef struct occl_cuda {
     char name[64];
     uint32_t processors;        /* SMs */
     uint64_t submitted, launches; /* launches: that have been let go, or need no letting go */
-    uint64_t queued;            /* launches in the stream: more than `launches` are armed, each behind a wait for `wake` */
+    uint64_t queued;            /* launches in the stream, or about to be: beyond `launches` they are armed, behind a wait for `wake` */
+    uint64_t present;           /* the last one that the driver has taken */
     uint64_t *wake;             /* mapped: number of the last launch that may begin */
     uint64_t got[OCCL_CHANNELS_MAX];
     char error[200];
@@ -77,8 +78,8 @@ void occl_cuda_load(occl_cuda_t *cu, uint64_t to, const void *mapped, uint64_t w
 uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p);
 
 /* The last launch has left the device; *seen_p (may be NULL): all that was submitted had been taken then. */
-/* Puts a launch into the stream that begins when occl_cuda_wake lets it; the caller then counts it in `queued`. */
-occl_status_t occl_cuda_arm(occl_cuda_t *cu);
+/* Puts launch `number` into the stream; it begins when occl_cuda_wake lets it. The caller has counted it in `queued`. */
+occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number);
 /* Lets the next armed launch go: a store. There is one. */
 void occl_cuda_wake(occl_cuda_t *cu);
 /* Words of mapped memory, and streams (cudaStream_t) of the caller. */

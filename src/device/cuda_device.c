@@ -40,7 +40,8 @@ enum {
     STAGE_BYTES = 8 << 20,       /* plans on their way to the device */
     MAX_RANKS = 1024,
     RELAUNCH_MIN_NS = 50000,
-    RELAUNCH_MAX_NS = 20000000
+    RELAUNCH_MAX_NS = 20000000,
+    BUSY_NS = 1000000
 };
 
 /* The low bits of a twin's address say other things in submissions and completions. */
@@ -518,9 +519,13 @@ static uint32_t cuda_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
     now = occl_host_clock_ns();
     if (!cd->launch_at) {
         cuda_stats(dev, &sum);
-        if (sum.steps != cd->steps)
+        if (sum.steps != cd->steps) { /* the end of its residence, in the middle of work: whoever waited for it to leave gets through */
+            cd->steps = sum.steps;
             cd->delay = RELAUNCH_MIN_NS;
-        cd->steps = sum.steps;
+            dev->relaunches++;
+            want_launch(cd);
+            return 0;
+        }
         cd->launch_at = now + cd->delay;
         if (cd->delay < RELAUNCH_MAX_NS)
             cd->delay *= 2;
@@ -535,7 +540,8 @@ static uint32_t cuda_poll(occl_device_t *dev, uint32_t patient, uint32_t news)
 static int cuda_busy(const occl_device_t *dev)
 {
     const cuda_device_t *cd = cof(dev);
-    return occl_load_relaxed32(&cd->launching) || !occl_cuda_is_out(&cd->cu, NULL);
+    /* or will be again in a moment */
+    return occl_load_relaxed32(&cd->launching) || !occl_cuda_is_out(&cd->cu, NULL) || (cd->launch_at && cd->delay < BUSY_NS);
 }
 
 /* --- without the lock --------------------------------------------------------------------------------------------- */
@@ -571,6 +577,15 @@ static void clean(cuda_device_t *cd)
  */
 static int may_arm(const cuda_device_t *cd) { return cd->connections >= 4; }
 
+static void device_broken(cuda_device_t *cd)
+{
+    char *text;
+    if (cd->pub.broken)
+        return;
+    text = strdup(cd->cu.error);
+    __atomic_store_n(&cd->pub.broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
+}
+
 /* Nothing is owed: what is armed goes, finds nothing, and leaves. Under launch_lock. */
 static void settle(cuda_device_t *cd)
 {
@@ -582,27 +597,28 @@ static void settle(cuda_device_t *cd)
 /* Under service_lock. */
 static void arm(cuda_device_t *cd)
 {
-    uint64_t ready;
     for (;;) {
+        uint64_t number = 0;
         occl_lock(&cd->launch_lock);
-        ready = cd->cu.queued - cd->cu.launches;
         if (!cd->owed)
-            settle(cd); /* the last one ended while we armed */
-        else if (!may_arm(cd))
-            occl_store_release64(&cd->cu.front->stay, cd->cu.launches);
-        else if (ready)
-            occl_store_release64(&cd->cu.front->stay, cd->cu.queued);
-        if (!cd->owed || !may_arm(cd) || ready >= ARMED || cd->pub.broken)
-            ready = ARMED;
+            settle(cd);
+        else
+            occl_store_release64(&cd->cu.front->stay, cd->cu.present);
+        /*
+         * Counted before the stream gets its wait, so that whoever lets go what is armed lets this go, too: a cudaFree of the
+         * application may come between the wait and the launch, wait for the one, and hold up the other.
+         */
+        if (cd->owed && may_arm(cd) && cd->cu.queued - cd->cu.launches < ARMED && !cd->pub.broken)
+            number = ++cd->cu.queued;
         occl_unlock(&cd->launch_lock);
-        if (ready >= ARMED)
+        if (!number)
             return;
-        if (occl_cuda_arm(&cd->cu) != OCCL_OK) {
-            occl_log(cd->log, OCCL_LOG_WARN | OCCL_AREA_ENGINE, "no launch can be kept ready: %s", cd->cu.error);
+        if (occl_cuda_arm(&cd->cu, number) != OCCL_OK) {
+            device_broken(cd);
             return;
         }
         occl_lock(&cd->launch_lock);
-        cd->cu.queued++;
+        cd->cu.present = number;
         occl_unlock(&cd->launch_lock);
     }
 }
@@ -729,9 +745,8 @@ static void cuda_service(occl_device_t *dev)
                 woken = 1;
             }
             occl_unlock(&cd->launch_lock);
-            if (!woken && occl_cuda_launch(&cd->cu) != OCCL_OK && !dev->broken) {
-                char *text = strdup(cd->cu.error);
-                __atomic_store_n(&dev->broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
+            if (!woken && occl_cuda_launch(&cd->cu) != OCCL_OK) {
+                device_broken(cd);
                 break; /* launching stays: nobody tries again */
             }
             occl_store_release32(&cd->launching, 0);
@@ -771,7 +786,12 @@ static void cuda_release(occl_device_t *dev, void **hold, uint32_t n) { occl_ipc
 static int cuda_upkeep(occl_device_t *dev)
 {
     cuda_device_t *cd = of(dev);
-    int close, any = occl_ipc_upkeep(cd->ipc, &close);
+    int close, any;
+    /* While a stream waits for one of our runs a thread may be stuck in the driver until it goes on, and this one may be the one
+     * that has to see to that. */
+    if (occl_load_relaxed32(&cd->owed))
+        return 1;
+    any = occl_ipc_upkeep(cd->ipc, &close);
     if (close && occl_trylock(&cd->service_lock)) {
         /* Closing waits for what this process has on the GPU. So not while a stream waits for one of our runs, which may need this very
          * thread; and no stream begins to meanwhile (cuda_stream_wait). */
