@@ -404,14 +404,20 @@ void occl_cuda_wake(occl_cuda_t *cu)
     __atomic_store_n(cu->wake, cu->launches, __ATOMIC_RELEASE);
 }
 
+occl_status_t occl_cuda_launch_only(occl_cuda_t *cu) { return launch(cu, cu->queued + 1, cu->grid); }
+
+void occl_cuda_launched(occl_cuda_t *cu)
+{
+    cu->present = ++cu->queued;
+    __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
+    __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
+}
+
 occl_status_t occl_cuda_launch(occl_cuda_t *cu)
 {
-    occl_status_t s = launch(cu, cu->queued + 1, cu->grid);
-    if (s == OCCL_OK) {
-        cu->present = ++cu->queued;
-        __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
-        __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
-    }
+    occl_status_t s = occl_cuda_launch_only(cu);
+    if (s == OCCL_OK)
+        occl_cuda_launched(cu);
     return s;
 }
 

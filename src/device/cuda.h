@@ -88,6 +88,9 @@ occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *wo
 /* kernel: by a kernel, not by the stream. */
 occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel);
 int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p);
+/* Nothing is armed. In two parts for whoever counts under a lock that is not held across calls of the driver. */
 occl_status_t occl_cuda_launch(occl_cuda_t *cu);
+occl_status_t occl_cuda_launch_only(occl_cuda_t *cu);
+void occl_cuda_launched(occl_cuda_t *cu);
 
 #endif

@@ -745,9 +745,14 @@ static void cuda_service(occl_device_t *dev)
                 woken = 1;
             }
             occl_unlock(&cd->launch_lock);
-            if (!woken && occl_cuda_launch(&cd->cu) != OCCL_OK) {
-                device_broken(cd);
-                break; /* launching stays: nobody tries again */
+            if (!woken) {
+                if (occl_cuda_launch_only(&cd->cu) != OCCL_OK) {
+                    device_broken(cd);
+                    break; /* launching stays: nobody tries again */
+                }
+                occl_lock(&cd->launch_lock);
+                occl_cuda_launched(&cd->cu);
+                occl_unlock(&cd->launch_lock);
             }
             occl_store_release32(&cd->launching, 0);
         }

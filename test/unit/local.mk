@@ -62,3 +62,11 @@ test_unit_ipc_LDFLAGS = $(occl_test_ldflags)
 else !HAVE_CUDA
 EXTRA_DIST += test/unit/ipc.c
 endif !HAVE_CUDA
+
+# When the CUDA device launches, over a driver and a GPU that the test plays
+check_PROGRAMS += test/unit/launches
+TESTS += test/unit/launches.t
+test_unit_launches_SOURCES = test/unit/launches.c
+test_unit_launches_CPPFLAGS = $(AM_CPPFLAGS) -DOCCL_HAVE_CUDA_DEVICE=1
+test_unit_launches_LDADD = libocclcore_emu.la $(TAP_LIBS)
+test_unit_launches_LDFLAGS = $(occl_test_ldflags)

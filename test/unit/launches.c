@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * When the CUDA device launches its daemon (src/device/cuda_device.c), over a driver and a GPU that this file plays with the rules
+ * that were measured (doc/cuda.md): a stream does one thing after the other; cudaFree waits for all that is in the process's streams,
+ * and until it returns every other launch of the process waits for it. No GPU, and no CUDA library.
+ */
+#include "../../src/device/cuda_device.c"
+
+#include "tap.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+/* --- the GPU ------------------------------------------------------------------------------------------------------ */
+
+enum { OPS = 1 << 16, RUNS = 1 << 16, LINGER_NS = 300000 };
+typedef struct op {
+    enum { WAIT, DAEMON, WRITE } kind;
+    uint64_t *word, value;
+} op_t;
+typedef struct stream {
+    op_t op[OPS];
+    uint64_t head, tail; /* under `gpu` */
+    pthread_t thread;
+} stream_t;
+
+static pthread_mutex_t gpu = PTHREAD_MUTEX_INITIALIZER; /* what the GPU knows */
+static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER; /* one call at a time; cudaFree has it until it returns */
+static stream_t ours, users;
+static occl_cuda_t *cuda;
+static uint64_t work[RUNS], nwork, ndone, finished[RUNS], nfinished, npopped, quit_word;
+static uint64_t stop, stays, armed_while_free, idle_launches;
+
+static uint64_t load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+
+/* The leader: takes what there is, lingers, leaves unless it must stay; its last store says what it has seen. */
+static void daemon_run(uint64_t launch)
+{
+    uint64_t moved = occl_host_clock_ns(), taken = 0;
+    int any = 0;
+    while (!load(&stop)) {
+        (void)pthread_mutex_lock(&gpu);
+        if (ndone < nwork) {
+            while (ndone < nwork) {
+                if (work[ndone % RUNS])
+                    finished[nfinished++ % RUNS] = work[ndone % RUNS];
+                ndone++;
+            }
+            any = 1;
+            moved = occl_host_clock_ns();
+        }
+        taken = ndone;
+        (void)pthread_mutex_unlock(&gpu);
+        if (occl_host_clock_ns() - moved > LINGER_NS) {
+            if (load(&cuda->front->stay) != launch)
+                break;
+            stays++;
+            moved = occl_host_clock_ns();
+        }
+        (void)sched_yield();
+    }
+    idle_launches += !any;
+    __atomic_store_n(&quit_word, launch << 32 | (taken & 0xffffffff), __ATOMIC_RELEASE);
+}
+
+static void *stream_main(void *arg)
+{
+    stream_t *s = arg;
+    while (!load(&stop)) {
+        op_t op;
+        int have;
+        (void)pthread_mutex_lock(&gpu);
+        have = s->head != s->tail;
+        if (have)
+            op = s->op[s->head % OPS];
+        (void)pthread_mutex_unlock(&gpu);
+        if (!have || (op.kind == WAIT && load(op.word) < op.value)) {
+            usleep(20);
+            continue;
+        }
+        if (op.kind == DAEMON)
+            daemon_run(op.value);
+        else if (op.kind == WRITE)
+            __atomic_store_n(op.word, op.value, __ATOMIC_RELEASE);
+        (void)pthread_mutex_lock(&gpu);
+        s->head++;
+        (void)pthread_mutex_unlock(&gpu);
+    }
+    return NULL;
+}
+
+static void stream_put(stream_t *s, op_t op)
+{
+    (void)pthread_mutex_lock(&api);
+    (void)pthread_mutex_lock(&gpu);
+    s->op[s->tail++ % OPS] = op;
+    (void)pthread_mutex_unlock(&gpu);
+    (void)pthread_mutex_unlock(&api);
+}
+
+/* Returns when all that was in the streams before it has been done. 0: it did not within 10 seconds. */
+static int fake_cuda_free(void)
+{
+    uint64_t until = occl_host_clock_ns() + 10000000000u, a, b;
+    int over = 0;
+    (void)pthread_mutex_lock(&api);
+    a = ours.tail;
+    b = users.tail;
+    armed_while_free += load(&ours.op[ours.tail % OPS ? ours.tail % OPS - 1 : OPS - 1].value) > load(&cuda->launches);
+    while (!over && occl_host_clock_ns() < until) {
+        (void)pthread_mutex_lock(&gpu);
+        over = ours.head >= a && users.head >= b;
+        (void)pthread_mutex_unlock(&gpu);
+        usleep(20);
+    }
+    (void)pthread_mutex_unlock(&api);
+    return over;
+}
+
+/* --- what cuda.c and cuda_ipc.c would be -------------------------------------------------------------------------- */
+
+int occl_cuda_current(char *err, size_t errlen)
+{
+    (void)err, (void)errlen;
+    return 0;
+}
+occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
+                             const occl_sched_conf_t *conf, occl_cuda_t *cu)
+{
+    (void)device, (void)lanes, (void)cluster, (void)max_ranks, (void)conf;
+    memset(cu, 0, sizeof(*cu));
+    cu->nchannels = cu->grid = cu->most = nchannels;
+    cu->front = calloc(1, sizeof(*cu->front));
+    cu->wake = calloc(1, 64);
+    cuda = cu;
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(i ? &users.thread : &ours.thread, NULL, stream_main, i ? &users : &ours))
+            bail("no thread");
+    return OCCL_OK;
+}
+void occl_cuda_close(occl_cuda_t *cu)
+{
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    (void)pthread_join(ours.thread, NULL);
+    (void)pthread_join(users.thread, NULL);
+    free(cu->front);
+    free(cu->wake);
+}
+void occl_cuda_quiet(occl_cuda_t *cu) { (void)cu; }
+void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes)
+{
+    void *p = NULL;
+    (void)cu;
+    return posix_memalign(&p, 64, bytes) ? NULL : p;
+}
+void occl_cuda_free(occl_cuda_t *cu, void *p) { (void)cu, free(p); }
+void *occl_cuda_alloc_mapped(occl_cuda_t *cu, size_t bytes) { return (void)cu, calloc(1, bytes); }
+void occl_cuda_free_mapped(occl_cuda_t *cu, void *p) { (void)cu, free(p); }
+occl_status_t occl_cuda_export(occl_cuda_t *cu, void *p, unsigned char handle[64]) { return (void)cu, (void)p, (void)handle, OCCL_OK; }
+occl_status_t occl_cuda_zero(occl_cuda_t *cu, void *p, size_t bytes, int done)
+{
+    (void)cu, (void)p, (void)bytes, (void)done;
+    (void)pthread_mutex_lock(&api);
+    (void)pthread_mutex_unlock(&api);
+    return OCCL_OK;
+}
+occl_status_t occl_cuda_fill(occl_cuda_t *cu, void *p, size_t stride, uint32_t n, uint64_t value)
+{
+    return (void)cu, (void)p, (void)stride, (void)n, (void)value, OCCL_OK;
+}
+static void submit(occl_cuda_t *cu, uint64_t at)
+{
+    (void)pthread_mutex_lock(&gpu);
+    work[nwork++ % RUNS] = at;
+    cu->submitted = nwork;
+    (void)pthread_mutex_unlock(&gpu);
+}
+void occl_cuda_put(occl_cuda_t *cu, const occl_dev_run_t *run, uint64_t at, uint32_t channels, uint32_t left, int fresh,
+                   uint32_t nranks, const uint64_t *x, uint64_t far_x)
+{
+    (void)run, (void)channels, (void)left, (void)fresh, (void)nranks, (void)x, (void)far_x;
+    submit(cu, at);
+}
+void occl_cuda_drop(occl_cuda_t *cu, uint64_t at) { (void)at, submit(cu, 0); }
+void occl_cuda_load(occl_cuda_t *cu, uint64_t to, const void *mapped, uint64_t words)
+{
+    (void)to, (void)mapped, (void)words;
+    submit(cu, 0);
+}
+uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p)
+{
+    uint64_t at = 0;
+    (void)cu;
+    (void)pthread_mutex_lock(&gpu);
+    if (npopped < nfinished)
+        at = finished[npopped++ % RUNS];
+    (void)pthread_mutex_unlock(&gpu);
+    *what_p = OCCL_DONE;
+    return at;
+}
+int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
+{
+    uint64_t q = load(&quit_word);
+    if (seen_p)
+        *seen_p = (uint32_t)q == (uint32_t)cu->submitted;
+    return (uint32_t)(q >> 32) == (uint32_t)load(&cu->launches);
+}
+/* Two calls, and whoever waits for the interface gets in between. */
+occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
+{
+    stream_put(&ours, (op_t){WAIT, cu->wake, number});
+    usleep((useconds_t)(number % 7 * 150));
+    stream_put(&ours, (op_t){DAEMON, NULL, number});
+    return OCCL_OK;
+}
+void occl_cuda_wake(occl_cuda_t *cu)
+{
+    __atomic_store_n(&cu->launches, cu->launches + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(cu->wake, cu->launches, __ATOMIC_RELEASE);
+}
+occl_status_t occl_cuda_launch_only(occl_cuda_t *cu)
+{
+    stream_put(&ours, (op_t){DAEMON, NULL, cu->queued + 1});
+    return OCCL_OK;
+}
+void occl_cuda_launched(occl_cuda_t *cu)
+{
+    cu->present = ++cu->queued;
+    __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
+    __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
+}
+occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, size_t errlen)
+{
+    return (void)cu, (void)stream, (void)err, (void)errlen, OCCL_OK;
+}
+occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value)
+{
+    (void)cu, (void)stream;
+    stream_put(&users, (op_t){WRITE, word, value});
+    return OCCL_OK;
+}
+occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel)
+{
+    (void)cu, (void)stream, (void)kernel;
+    stream_put(&users, (op_t){WAIT, word, value});
+    return OCCL_OK;
+}
+
+struct occl_ipc {
+    int nothing;
+};
+static occl_ipc_t no_ipc;
+occl_status_t occl_ipc_create(int d, occl_arena_t *a, const occl_logger_t *l, occl_ipc_t **p, char *e, size_t n)
+{
+    (void)d, (void)a, (void)l, (void)e, (void)n;
+    *p = &no_ipc;
+    return OCCL_OK;
+}
+void occl_ipc_destroy(occl_ipc_t *i) { (void)i; }
+uint64_t occl_ipc_table(const occl_ipc_t *i) { return (void)i, 0; }
+occl_status_t occl_ipc_buffer(occl_ipc_t *i, const void *p, uint64_t b, int x, occl_buffer_t *f, char *e, size_t n)
+{
+    return (void)i, (void)p, (void)b, (void)x, (void)f, (void)e, (void)n, OCCL_OK;
+}
+void occl_ipc_buffer_free(occl_ipc_t *i, occl_buffer_t *b) { (void)i, (void)b; }
+occl_status_t occl_ipc_peer_open(occl_ipc_t *i, const occl_far_desc_t *d, const void *a, int m, occl_ipc_peer_t **p, char *e, size_t n)
+{
+    return (void)i, (void)d, (void)a, (void)m, (void)p, (void)e, (void)n, OCCL_OK;
+}
+void occl_ipc_peer_close(occl_ipc_t *i, occl_ipc_peer_t *p) { (void)i, (void)p; }
+unsigned char *occl_ipc_peer_base(const occl_ipc_peer_t *p) { return (void)p, NULL; }
+const char *occl_ipc_peer_hides(const occl_ipc_peer_t *p) { return (void)p, NULL; }
+int occl_ipc_resolve(occl_ipc_t *i, occl_ipc_peer_t *p, uint64_t n, uint64_t o, uint64_t *a, void **h, const char **w)
+{
+    return (void)i, (void)p, (void)n, (void)o, (void)a, (void)h, (void)w, 1;
+}
+void occl_ipc_release(occl_ipc_t *i, void **h, uint32_t n) { (void)i, (void)h, (void)n; }
+occl_status_t occl_ipc_mem_alloc(occl_ipc_t *i, uint64_t b, int x, void **p, char *e, size_t n)
+{
+    return (void)i, (void)b, (void)x, (void)p, (void)e, (void)n, OCCL_OK;
+}
+int occl_ipc_mem_free(occl_ipc_t *i, void *p) { return (void)i, (void)p, 0; }
+occl_status_t occl_ipc_mem_register(occl_ipc_t *i, void *p, uint64_t b, int x, char *e, size_t n)
+{
+    return (void)i, (void)p, (void)b, (void)x, (void)e, (void)n, OCCL_OK;
+}
+int occl_ipc_mem_unregister(occl_ipc_t *i, void *p) { return (void)i, (void)p, 0; }
+void occl_ipc_service(occl_ipc_t *i, int c) { (void)i, (void)c; }
+int occl_ipc_upkeep(occl_ipc_t *i, int *c) { return (void)i, *c = 0, 0; }
+void occl_ipc_close(occl_ipc_t *i, int o) { (void)i, (void)o; }
+void occl_ipc_counts(occl_ipc_t *i, uint64_t *e, uint64_t *m) { (void)i, *e = *m = 0; }
+
+/* --- the core's part ---------------------------------------------------------------------------------------------- */
+
+static occl_device_t *dev;
+static occl_bound_t *bound;
+static pthread_mutex_t ctx = PTHREAD_MUTEX_INITIALIZER;
+static occl_plan_t plan = {.nchannels = 1, .nranks = 1};
+static int stuck;
+
+/* What is armed, as its owner sees it. */
+static uint64_t armed(void)
+{
+    cuda_device_t *cd = of(dev);
+    uint64_t n;
+    occl_lock(&cd->launch_lock);
+    n = cd->cu.queued - cd->cu.launches;
+    occl_unlock(&cd->launch_lock);
+    return n;
+}
+
+static void unlock(void)
+{
+    (void)pthread_mutex_unlock(&ctx);
+    if (occl_load_relaxed32(&dev->wants))
+        dev->ops->far->service(dev);
+}
+
+/* Submits a run and drives the device until it is reported. 0: that took too long. */
+static int run_to_its_end(occl_dev_run_t *run)
+{
+    uint64_t until = occl_host_clock_ns() + 10000000000u;
+    uint32_t what;
+    (void)pthread_mutex_lock(&ctx);
+    memset(run, 0, sizeof(*run));
+    run->plan = &plan;
+    run->user = (uint64_t)(uintptr_t)bound;
+    if (!dev->ops->far->place(dev, run))
+        bail("no place");
+    dev->ops->submit(dev, run);
+    unlock();
+    while (occl_host_clock_ns() < until) {
+        occl_dev_run_t *got;
+        (void)pthread_mutex_lock(&ctx);
+        (void)dev->ops->poll(dev, 0, 0);
+        got = dev->ops->pop(dev, &what);
+        if (got)
+            dev->outstanding--;
+        unlock();
+        if (got == run)
+            return 1;
+        (void)sched_yield();
+    }
+    return 0;
+}
+
+/* The helper: sees the bell, runs, tells the stream. */
+typedef struct enqueued {
+    occl_ticket_t ticket;
+    uint32_t delay_us;
+} enqueued_t;
+static void *helper(void *arg)
+{
+    enqueued_t *e = arg;
+    uint64_t until = occl_host_clock_ns() + 10000000000u;
+    static __thread occl_dev_run_t run;
+    while (!dev->ops->far->ticket_rung(dev, &e->ticket) && occl_host_clock_ns() < until)
+        usleep(20);
+    usleep(e->delay_us); /* the peers are late */
+    if (!run_to_its_end(&run))
+        __atomic_store_n(&stuck, 1, __ATOMIC_RELAXED);
+    (void)pthread_mutex_lock(&ctx);
+    dev->ops->far->ticket_over(dev, &e->ticket);
+    unlock();
+    return NULL;
+}
+
+/* n enqueued at once, cudaFree right behind them. */
+static int round_of(int n, unsigned seed)
+{
+    static enqueued_t e[16];
+    pthread_t thread[16];
+    char err[64];
+    int freed;
+    for (int i = 0; i < n; i++) {
+        (void)pthread_mutex_lock(&ctx);
+        if (!dev->ops->far->ticket_take(dev, &e[i].ticket))
+            bail("no ticket");
+        unlock();
+        e[i].delay_us = (seed * 2654435761u >> (8 + i)) % 3000;
+        (void)dev->ops->far->stream_start(dev, &e[i].ticket, NULL, err, sizeof(err));
+        (void)dev->ops->far->stream_wait(dev, &e[i].ticket, NULL, err, sizeof(err));
+        if (pthread_create(&thread[i], NULL, helper, &e[i]))
+            bail("no thread");
+    }
+    usleep(seed * 40503u % 1500);
+    freed = fake_cuda_free();
+    for (int i = 0; i < n; i++)
+        (void)pthread_join(thread[i], NULL);
+    return freed && !stuck;
+}
+
+int main(void)
+{
+    occl_env_t env;
+    occl_logger_t log;
+    char err[256] = "";
+    uint64_t at, launches;
+    void *image;
+    occl_link_t link = {NULL, NULL};
+    static occl_dev_run_t run;
+    int good = 1, n;
+
+    occl_env_defaults(&env);
+    memset(&log, 0, sizeof(log));
+    env.device_arena = 4 << 20;
+    env.max_channels = 4;
+    if (occl_device_cuda.create(&env, &log, NULL, &dev, err, sizeof(err)) != OCCL_OK)
+        bail("no device: %s", err);
+    bound = dev->ops->far->bind(dev, 64, &link, 1, &at, &image);
+    dev->ops->far->load(dev, bound);
+
+    for (n = 0; n < 50 && good; n++) {
+        good = run_to_its_end(&run);
+        if (n % 3 == 0)
+            usleep(1500); /* it has left */
+        if (n % 5 == 0)
+            good &= fake_cuda_free();
+    }
+    ok(good, "50 runs that the host starts, the daemon there or gone, cudaFree now and then");
+    ok(armed() == 0, "nothing is armed where no stream is used");
+
+    for (n = 0; n < 150 && good; n++)
+        good = round_of(1, (unsigned)n + 1);
+    ok(good, "150 times: a stream waits for a run, cudaFree waits for the stream (%d)", n);
+    for (n = 0; n < 200 && good; n++)
+        good = round_of(1 + n % 6, (unsigned)n + 1000);
+    ok(good, "the same with up to 6 runs at once (%d)", n);
+    ok(armed_while_free > 0, "cudaFree met armed launches %llu times, the daemon stayed for lack of one %llu times",
+       (unsigned long long)armed_while_free, (unsigned long long)stays);
+    ok(good && fake_cuda_free() && armed() == 0, "with no run owed nothing is armed: cudaFree returns");
+    for (n = 0; n < 20 && good; n++)
+        good = run_to_its_end(&run) && fake_cuda_free();
+    ok(good, "and runs that the host starts go on as before");
+    launches = cuda->launches;
+    usleep(50000);
+    ok(cuda->launches == launches && occl_cuda_is_out(cuda, NULL), "with nothing to do the daemon is out and stays out");
+    if (good) /* else its threads are stuck */
+        dev->ops->destroy(dev);
+    return tap_done();
+}
