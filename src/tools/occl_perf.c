@@ -20,7 +20,8 @@
 #endif
 
 enum { OURS, RIVAL, BLOCKING, WAYS }; /* of a library of GPU collectives, BLOCKING is: back to back on a stream */
-enum { PERSISTENT, NONBLOCKING };
+enum { PERSISTENT, NONBLOCKING, ENQUEUE };
+static const char *const mode_names[] = {"persistent", "nonblocking", "enqueue"};
 
 enum { WITH_MPI, WITH_NCCL, WITH_NVSHMEM };
 
@@ -43,6 +44,7 @@ static struct {
     MPI_Comm plain; /* not attached: the rival's, and our own barriers and sums */
     FILE *csv;
     uint64_t wrong;
+    void *queue; /* enqueue: the stream, or a host queue */
     const char *rival_name;
 #if TOOL_HAVE_CUDA
     const rival_t *lib; /* the other library of GPU collectives */
@@ -63,7 +65,7 @@ static const tool_opt_t perf_opts[] = {
     {"--op", 'o', TOOL_CHOICE, &perf.op, "OP", NULL, 0, 0, NULL},
     {"--root", 'r', TOOL_INT, &perf.root, "RANK", "root of bcast, reduce, gather, scatter (0)", 0, 1 << 30, NULL},
     {"--in-place", 0, TOOL_FLAG, &perf.in_place, "", "with MPI_IN_PLACE", 0, 0, NULL},
-    {"--mode", 0, TOOL_CHOICE, &perf.mode, "MODE", "persistent (default) or nonblocking", 0, 0, "persistent|nonblocking"},
+    {"--mode", 0, TOOL_CHOICE, &perf.mode, "MODE", "persistent (default), nonblocking or enqueue", 0, 0, "persistent|nonblocking|enqueue"},
     {"--mpi-wait", 0, TOOL_FLAG, &perf.mpi_wait, "", "nonblocking: wait by MPI_Wait, not MPIX_Occl_wait", 0, 0, NULL},
     {"--device", 0, TOOL_CHOICE, &perf.device, "DEVICE", "host (default) or cuda", 0, 0, TOOL_DEVICE_CHOICES},
     {"--memory", 0, TOOL_CHOICE, &perf.memory, "KIND", "--device cuda: of the buffers, device (default), pinned, managed, pageable, async or mapped",
@@ -174,9 +176,33 @@ static inline void finish(perf_case_t *c, int way, tool_pending_t *p)
         tool_mpi_check(rc, way == OURS ? "wait" : "MPI's wait");
 }
 
+static void enqueue(perf_case_t *c)
+{
+    int rc = tool_occl_enqueue(&c->job, perf.device == TOOL_DEVICE_CUDA ? MPIX_OCCL_QUEUE_CUDA_STREAM : MPIX_OCCL_QUEUE_HOST, perf.queue);
+    if (rc != MPI_SUCCESS)
+        tool_mpi_check(rc, "enqueue");
+}
+
+static void queue_wait(void)
+{
+#if TOOL_HAVE_CUDA
+    if (perf.device == TOOL_DEVICE_CUDA) {
+        tool_cuda_stream_wait();
+        return;
+    }
+#endif
+    tool_mpi_check(MPIX_Occl_queue_synchronize(perf.queue), "MPIX_Occl_queue_synchronize");
+}
+
 static inline void once(perf_case_t *c, int way)
 {
     tool_pending_t p;
+
+    if (way == OURS && perf.mode == ENQUEUE) {
+        enqueue(c);
+        queue_wait();
+        return;
+    }
 
 #if TOOL_HAVE_CUDA
     if (perf.lib && way != OURS) {
@@ -225,6 +251,15 @@ static void timed(perf_case_t *c, int way, double *t, long from, long to)
 {
     double before = tool_now_us(), now;
 
+    if (way == OURS && perf.mode == ENQUEUE && !perf.pause_us) { /* back to back in the queue: each its share */
+        for (long i = from; i < to; i++)
+            enqueue(c);
+        queue_wait();
+        now = tool_now_us();
+        for (long i = from; i < to; i++)
+            t[i] = (now - before) / (double)(to - from);
+        return;
+    }
 #if TOOL_HAVE_CUDA
     if (perf.lib && way == BLOCKING) { /* back to back on the stream: each its share */
         for (long i = from; i < to; i++)
@@ -385,7 +420,7 @@ static void measure(size_t bytes)
                     perf.size, bytes, type, op, (unsigned long long)wrong, perf.rival_name, p50[RIVAL]);
         else
             fprintf(perf.csv, "%s,%s,%s,%d,%zu,%s,%s,%.3f,%.3f,%.4f,%.4f,%llu,%s,", tool_coll_name(coll),
-                    perf.mode == PERSISTENT ? "persistent" : "nonblocking", device_names[perf.device], perf.size, bytes, type, op,
+                    mode_names[perf.mode], device_names[perf.device], perf.size, bytes, type, op,
                     p50[OURS], p99[OURS], algbw, busbw, (unsigned long long)wrong, on[RIVAL] ? perf.rival_name : "");
         if (!perf.rival_only) {
             if (on[RIVAL])
@@ -509,7 +544,7 @@ static void overlap(size_t bytes)
     fflush(stdout);
     if (perf.csv) {
         fprintf(perf.csv, "%s,%s,%s,%d,%zu,%s,%s,%ld,%.2f,%.2f,%.4f,%.4f,%llu,", tool_coll_name(perf.coll),
-                perf.mode == PERSISTENT ? "persistent" : "nonblocking", device_names[perf.device], perf.size, bytes, tool_type_name((tool_type_t)perf.type),
+                mode_names[perf.mode], device_names[perf.device], perf.size, bytes, tool_type_name((tool_type_t)perf.type),
                 tool_op_name((tool_op_t)perf.op), perf.overlap_ms, own[OURS], left[OURS], left[OURS] / own[OURS],
                 stretch[OURS], (unsigned long long)perf.wrong);
         if (nways > 1)
@@ -699,8 +734,12 @@ static const char *refuse(char *err, size_t errlen)
         return "--rival-only measures plain times only";
     if (perf.tags && perf.overlap_ms)
         return "either --tags or --overlap";
-    if (perf.mpi_wait && perf.mode == PERSISTENT)
+    if (perf.mpi_wait && perf.mode != NONBLOCKING)
         return "--mpi-wait needs --mode nonblocking";
+    if (perf.mode == ENQUEUE && (perf.tags || perf.overlap_ms))
+        return "--mode enqueue measures plain times only";
+    if (perf.mode == ENQUEUE && perf.coll == TOOL_SENDRECV)
+        return "--mode enqueue is not for sendrecv";
     if (perf.coll == TOOL_SENDRECV)
         perf.mode = NONBLOCKING; /* it has no other form */
     return NULL;
@@ -764,6 +803,14 @@ int main(int argc, char **argv)
     }
     if (!csv_ok)
         tool_fatal("cannot write %s", perf.csv_name);
+    if (perf.mode == ENQUEUE && !perf.rival_only) {
+#if TOOL_HAVE_CUDA
+        if (perf.device == TOOL_DEVICE_CUDA)
+            perf.queue = tool_cuda_stream();
+#endif
+        if (perf.device != TOOL_DEVICE_CUDA)
+            tool_mpi_check(MPIX_Occl_queue_create(&perf.queue), "MPIX_Occl_queue_create");
+    }
     if (perf.rank == 0) {
         MPI_Get_library_version(version, &len);
         version[strcspn(version, ",\n\r")] = 0;
@@ -774,6 +821,7 @@ int main(int argc, char **argv)
                perf.size,
                perf.rival_only           ? "the rival alone"
                : perf.mode == PERSISTENT ? "persistent"
+               : perf.mode == ENQUEUE    ? "enqueued back to back"
                : perf.mpi_wait           ? "nonblocking with MPI_Wait"
                                          : "nonblocking",
                device_names[perf.device],

@@ -879,6 +879,16 @@ int tool_occl_init(const tool_job_t *job, MPIX_Occl_Coll *coll_p)
     return rc;
 }
 
+int tool_occl_enqueue(const tool_job_t *job, int type, void *queue)
+{
+    tool_args_t a = tool_args(job);
+    int rc;
+
+#define TOOL_ENQUEUE(name) MPIX_Occl_##name##_enqueue
+    TOOL_CALL(job->coll, TOOL_ENQUEUE, job->tag, job->comm, type, queue)
+    return rc;
+}
+
 int tool_occl_start(const tool_job_t *job, tool_pending_t *p)
 {
     tool_args_t a = tool_args(job);

@@ -234,6 +234,7 @@ int tool_job_corrupt(const tool_job_t *job, uint64_t where);
 /* All return MPI codes. */
 int tool_occl_init(const tool_job_t *job, MPIX_Occl_Coll *coll_p); /* not sendrecv: it has no persistent form */
 int tool_occl_start(const tool_job_t *job, tool_pending_t *p); /* nonblocking */
+int tool_occl_enqueue(const tool_job_t *job, int type, void *queue); /* not sendrecv */
 int tool_occl_wait(tool_pending_t *p);
 int tool_mpi_start(const tool_job_t *job, tool_pending_t *p);  /* MPI's own, nonblocking */
 int tool_mpi_wait(tool_pending_t *p);
