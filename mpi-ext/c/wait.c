@@ -87,6 +87,19 @@ OCCL_ALIAS(test);
 
 /* --- several ------------------------------------------------------------------------------------------------------ */
 
+/* A result has nowhere to go: said before any request is touched. */
+static int missing(const char *fn, const void *place, const char *name)
+{
+    if (place || !occl_mpi_is_up())
+        return MPI_SUCCESS;
+    return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, OCCL_ERR_ARG, "%s is NULL", name);
+}
+/* NULL is Open MPI's MPI_STATUSES_IGNORE, and a mistake with MPICH's. */
+static int no_statuses(const char *fn, int count, const MPI_Status *statuses)
+{
+    return count > 0 && statuses != MPI_STATUSES_IGNORE ? missing(fn, statuses, "array_of_statuses") : MPI_SUCCESS;
+}
+
 enum { FEW = 16 };
 
 /* An array of requests taken apart */
@@ -267,9 +280,10 @@ int PMPIX_Occl_waitall(int count, MPI_Request array_of_requests[], MPI_Status ar
 {
     static const char fn[] = "MPIX_Occl_waitall";
     mix_t x;
-    int rc = mix_begin(&x, fn, count, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = no_statuses(fn, count, array_of_statuses)) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, count, array_of_requests)) != MPI_SUCCESS)
         return rc;
     if (x.nours == 0 && may_block()) {
         rc = PMPI_Waitall(count, array_of_requests, array_of_statuses);
@@ -286,9 +300,11 @@ int PMPIX_Occl_testall(int count, MPI_Request array_of_requests[], int *flag, MP
 {
     static const char fn[] = "MPIX_Occl_testall";
     mix_t x;
-    int rc = mix_begin(&x, fn, count, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = missing(fn, flag, "flag")) != MPI_SUCCESS ||
+        (rc = no_statuses(fn, count, array_of_statuses)) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, count, array_of_requests)) != MPI_SUCCESS)
         return rc;
     mix_pass(&x);
     if (x.nours == 0) {
@@ -367,9 +383,10 @@ int PMPIX_Occl_waitany(int count, MPI_Request array_of_requests[], int *index, M
 {
     static const char fn[] = "MPIX_Occl_waitany";
     mix_t x;
-    int rc = mix_begin(&x, fn, count, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = missing(fn, index, "index")) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, count, array_of_requests)) != MPI_SUCCESS)
         return rc;
     if (x.nours == 0 && may_block()) {
         rc = PMPI_Waitany(count, array_of_requests, index, status);
@@ -386,9 +403,10 @@ int PMPIX_Occl_testany(int count, MPI_Request array_of_requests[], int *index, i
 {
     static const char fn[] = "MPIX_Occl_testany";
     mix_t x;
-    int rc = mix_begin(&x, fn, count, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = missing(fn, index, "index")) != MPI_SUCCESS || (rc = missing(fn, flag, "flag")) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, count, array_of_requests)) != MPI_SUCCESS)
         return rc;
     mix_pass(&x);
     if (x.nours == 0) {
@@ -458,9 +476,12 @@ int PMPIX_Occl_waitsome(int incount, MPI_Request array_of_requests[], int *outco
 {
     static const char fn[] = "MPIX_Occl_waitsome";
     mix_t x;
-    int rc = mix_begin(&x, fn, incount, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = missing(fn, outcount, "outcount")) != MPI_SUCCESS ||
+        (rc = (incount > 0 ? missing(fn, array_of_indices, "array_of_indices") : MPI_SUCCESS)) != MPI_SUCCESS ||
+        (rc = no_statuses(fn, incount, array_of_statuses)) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, incount, array_of_requests)) != MPI_SUCCESS)
         return rc;
     if (x.nours == 0 && may_block()) {
         rc = PMPI_Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
@@ -478,9 +499,12 @@ int PMPIX_Occl_testsome(int incount, MPI_Request array_of_requests[], int *outco
 {
     static const char fn[] = "MPIX_Occl_testsome";
     mix_t x;
-    int rc = mix_begin(&x, fn, incount, array_of_requests);
+    int rc;
 
-    if (rc != MPI_SUCCESS)
+    if ((rc = missing(fn, outcount, "outcount")) != MPI_SUCCESS ||
+        (rc = (incount > 0 ? missing(fn, array_of_indices, "array_of_indices") : MPI_SUCCESS)) != MPI_SUCCESS ||
+        (rc = no_statuses(fn, incount, array_of_statuses)) != MPI_SUCCESS ||
+        (rc = mix_begin(&x, fn, incount, array_of_requests)) != MPI_SUCCESS)
         return rc;
     mix_pass(&x);
     if (x.nours == 0) {

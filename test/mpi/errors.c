@@ -53,7 +53,7 @@ static void refused(int rc, int want, const char *fn, const char *part, const ch
 
 static void arguments(void)
 {
-    int a[8] = {0}, b[8] = {0}, rc;
+    int a[8] = {0}, b[8] = {0}, rc, n;
     MPI_Request req = MPI_REQUEST_NULL;
     MPIX_Occl_Coll coll = MPIX_OCCL_COLL_NULL;
     MPI_Op mine;
@@ -111,6 +111,12 @@ static void arguments(void)
         refused(rc, MPI_ERR_INFO_VALUE, "MPIX_Occl_barrier_init", "-4", "a bad priority is MPI_ERR_INFO_VALUE");
     }
     ok_all(coll == MPIX_OCCL_COLL_NULL && req == MPI_REQUEST_NULL, "a failed call leaves no handle");
+    ok_all(is_class(MPIX_Occl_waitany(1, &req, NULL, MPI_STATUS_IGNORE), MPI_ERR_ARG, "index", MPI_COMM_NULL) &&
+               is_class(MPIX_Occl_testany(1, &req, &n, NULL, MPI_STATUS_IGNORE), MPI_ERR_ARG, "flag", MPI_COMM_NULL) &&
+               is_class(MPIX_Occl_testall(1, &req, NULL, MPI_STATUSES_IGNORE), MPI_ERR_ARG, "flag", MPI_COMM_NULL) &&
+               is_class(MPIX_Occl_waitsome(1, &req, NULL, &n, MPI_STATUSES_IGNORE), MPI_ERR_ARG, "outcount", MPI_COMM_NULL) &&
+               is_class(MPIX_Occl_testsome(1, &req, &n, NULL, MPI_STATUSES_IGNORE), MPI_ERR_ARG, "array_of_indices", MPI_COMM_NULL),
+           "no place for which ones are complete is MPI_ERR_ARG");
     ok_all(is_class(MPIX_Occl_wait(NULL, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, NULL, MPI_COMM_NULL) &&
                is_class(MPIX_Occl_test(&req, NULL, MPI_STATUS_IGNORE), MPI_ERR_ARG, "flag", MPI_COMM_NULL) &&
                is_class(MPIX_Occl_waitall(-1, &req, MPI_STATUSES_IGNORE), MPI_ERR_COUNT, "-1", MPI_COMM_NULL) &&
