@@ -727,17 +727,36 @@ void occl_comm_warn_late(occl_comm_t *c, uint64_t now)
     occl_comm_unref(c);
 }
 
+/* Looks whose process is gone. One of them, or NULL. */
+const char *occl_comm_find_dead(occl_comm_t *c)
+{
+    const char *name = NULL;
+    for (int p = c->size - 1; p >= 0 && !c->ctx->threads_are_ranks; p--) {
+        occl_member_t *m = &c->member[p];
+        if (p == c->rank)
+            continue;
+        if (!m->dead && occl_member_state(m) == PEER_ATTACHED && occl_topo_start_time(m->desc.proc.pid) != m->desc.proc.start_time)
+            m->dead = 1;
+        if (m->dead)
+            name = m->name;
+    }
+    return name;
+}
+
 /*
  * Members that will never start what they have not started: detached, finalized, dead, or without memory for it. A run that
  * still misses such a member fails and names it.
  */
 void occl_comm_check_peers(occl_comm_t *c)
 {
-    for (int p = 0; p < c->size; p++) {
+    int any_dead = occl_comm_find_dead(c) != NULL;
+    /* The dead ones first: they are the cause, and a member that failed of it in the middle is not. */
+    for (int q = any_dead ? 0 : c->size; q < 2 * c->size; q++) {
+        int p = q % c->size;
         occl_member_t *m = &c->member[p];
         const char *how = NULL;
         uint32_t state;
-        if (p == c->rank)
+        if (p == c->rank || (q < c->size && !m->dead))
             continue;
         state = occl_member_state(m);
         if (m->dead)
@@ -746,10 +765,6 @@ void occl_comm_check_peers(occl_comm_t *c)
             how = "has detached from the communicator without starting it";
         else if (state == PEER_GONE)
             how = "has finalized MPI without starting it";
-        else if (!c->ctx->threads_are_ranks && occl_topo_start_time(m->desc.proc.pid) != m->desc.proc.start_time) {
-            m->dead = 1;
-            how = "has exited";
-        }
         OCCL_LIST_EACH(t, next, &c->active_tags, occl_tag_t, in_active) {
             occl_run_t *r = OCCL_CONTAINER(t->queue.next, occl_run_t, in_tag);
             const char *how_this = how;

@@ -396,6 +396,7 @@ void occl_comm_publish(occl_comm_t *c, uint64_t key);
 void occl_comm_lose(occl_comm_t *c, uint64_t key);
 int occl_comm_is_lost(const occl_commblk_t *blk, uint64_t key);
 int occl_comm_read_news(occl_comm_t *c);
+const char *occl_comm_find_dead(occl_comm_t *c);
 void occl_comm_check_peers(occl_comm_t *c);
 void occl_comm_warn_late(occl_comm_t *c, uint64_t now);
 

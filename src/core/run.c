@@ -835,7 +835,12 @@ void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what)
         occl_run_fail(r, OCCL_ERR_MISMATCH, occl_run_mismatch_text(r));
         return;
     default:
-        occl_run_break(r, OCCL_ERR_PEER_FAILED, occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
+    {
+        const char *name = occl_comm_find_dead(t->comm);
+        occl_run_break(r, OCCL_ERR_PEER_FAILED,
+                       name ? occl_text("%s has exited", name)
+                            : occl_text("the memory of a member could not be reached: it has exited or unmapped it"));
+    }
     }
 }
 

@@ -74,20 +74,28 @@ occl_status_t occl_topo_node(const occl_env_t *env, occl_node_id_t *id_p)
 
 uint64_t occl_topo_start_time(uint32_t pid)
 {
-    char path[48], text[1024], *p;
+    char path[48], text[1024], *p, state = '?';
+    uint64_t threads = 2, start = 0, memory = 1;
 
     (void)snprintf(path, sizeof path, "/proc/%lu/stat", (unsigned long)pid);
     if (topo_read(path, text, sizeof text) < 0)
         return 0;
-    /* "pid (name) state ...": the name may hold blanks and brackets, so count from the last one.
-     * The state is field 3. */
+    /* "pid (name) state ...": the name may hold blanks and brackets, so count from the last one. */
     p = strrchr(text, ')');
-    for (int field = 2; p && field < 22; field++) {
-        p = strchr(p, ' ');
-        if (p)
-            p++;
+    for (int field = 3; p && (p = strchr(p, ' ')) != NULL && field <= 23; field++) {
+        p++;
+        if (field == 3)
+            state = *p;
+        else if (field == 20)
+            threads = strtoull(p, NULL, 10);
+        else if (field == 22)
+            start = strtoull(p, NULL, 10);
+        else if (field == 23)
+            memory = strtoull(p, NULL, 10);
     }
-    return p ? strtoull(p, NULL, 10) : 0;
+    /* Ending, or ended and its parent has not asked how. (A main thread that ended before the others looks so, too, but is not
+     * alone.) */
+    return state == 'X' || (threads <= 1 && (state == 'Z' || memory == 0)) ? 0 : start;
 }
 
 occl_status_t occl_topo_proc(const occl_env_t *env, occl_proc_id_t *id_p)

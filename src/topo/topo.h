@@ -29,7 +29,7 @@ occl_status_t occl_topo_node(const occl_env_t *env, occl_node_id_t *id_p);
 occl_status_t occl_topo_proc(const occl_env_t *env, occl_proc_id_t *id_p);
 int occl_node_equal(const occl_node_id_t *a, const occl_node_id_t *b);
 int occl_proc_equal(const occl_proc_id_t *a, const occl_proc_id_t *b);
-/* Start time of a pid of our namespace, 0 when there is no such process (or it cannot be seen). */
+/* Start time of a pid of our namespace, 0 when there is no such process, it has ended, or it cannot be seen. */
 uint64_t occl_topo_start_time(uint32_t pid);
 
 /* Processors that the process may use (of its main thread's affinity). At least 1. */

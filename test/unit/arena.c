@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -469,6 +470,15 @@ static void test_identity(void)
     ok(a.pid == (uint32_t)getpid() && a.start_time && a.pid_ns, "of pid, start time, namespace");
     is_int((long long)occl_topo_start_time(a.pid), (long long)a.start_time, "found by others too");
     is_int((long long)occl_topo_start_time(0x7ffffff0), 0, "no process, no start time");
+    {
+        pid_t pid = fork();
+        siginfo_t info;
+        if (pid == 0)
+            _exit(0);
+        (void)waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+        is_int((long long)occl_topo_start_time((uint32_t)pid), 0, "nor one that has ended and was not waited for");
+        (void)waitpid(pid, NULL, 0);
+    }
     occl_env_defaults(&env);
     occl_topo_node(&env, &n1);
     ok(occl_node_equal(&n1, &a.node), "the node is the kernel's boot id");
