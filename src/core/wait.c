@@ -230,6 +230,8 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
         phase = now - start < spin ? SPIN : now - start < spin + YIELD_NS ? YIELD : SLEEP;
     }
     occl_store_relaxed32(&ctx->waiters, ctx->waiters - 1);
+    if (!ctx->waiters)
+        occl_helper_resume(ctx->helper);
     occl_ctx_unlock(ctx);
 }
 

@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 500000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
+enum { STANDBY_NS = 500000, STANDBY_MAX_NS = 16000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
        UPKEEP_NS = 250000000 };
 
 typedef struct impl {
@@ -35,8 +35,16 @@ static uint32_t bell_value(impl_t *h) { return __atomic_load_n(h->pub.bell, __AT
 
 static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOMIC_ACQUIRE); }
 
-/* On standby. Not on the bell: that rings for the threads that wait. */
-static void nap(impl_t *h) { (void)occl_futex_wait(&h->pub.stop, 0, STANDBY_NS); }
+/*
+ * On standby. Not on the bell: that rings for the threads that wait. A wait that lasts makes naps longer, and its end ends them
+ * (occl_helper_resume).
+ */
+static void nap(impl_t *h, uint64_t ns)
+{
+    __atomic_store_n(&h->pub.dozing, ns > STANDBY_NS, __ATOMIC_RELAXED);
+    (void)occl_futex_wait(&h->pub.stop, 0, ns);
+    __atomic_store_n(&h->pub.dozing, 0, __ATOMIC_RELAXED);
+}
 
 /* Nothing has been pending for a while: sleep until kicked. */
 static void sleep_idle(impl_t *h)
@@ -79,6 +87,7 @@ static void *helper_main(void *arg)
 {
     impl_t *h = arg;
     uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns(), upkept = quiet_since;
+    uint64_t standby = STANDBY_NS;
     uint32_t turns = h->ops->turns(h->state);
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
@@ -96,7 +105,7 @@ static void *helper_main(void *arg)
                 sleep_idle(h);
                 quiet_since = upkept = occl_host_clock_ns();
             } else {
-                nap(h);
+                nap(h, STANDBY_NS);
             }
             continue;
         }
@@ -110,9 +119,14 @@ static void *helper_main(void *arg)
         seen = h->ops->turns(h->state);
         if (h->ops->waiters(h->state) || seen != turns) {
             turns = seen;
-            nap(h);
+            nap(h, standby);
+            if (h->ops->waiters(h->state) && standby < STANDBY_MAX_NS)
+                standby *= 2;
+            else if (!h->ops->waiters(h->state))
+                standby = STANDBY_NS;
             continue;
         }
+        standby = STANDBY_NS;
         moved = 0;
         /*
          * A few looks, and no yield between them: where the application computes on this core, a thread that yields comes back
@@ -175,6 +189,8 @@ void occl_helper_ring(occl_helper_t *helper)
     (void)__atomic_fetch_add(helper->bell, 1, __ATOMIC_RELEASE);
     (void)occl_futex_wake(helper->bell, INT32_MAX);
 }
+
+void occl_helper_wake(occl_helper_t *helper) { (void)occl_futex_wake(&helper->stop, INT32_MAX); }
 
 void occl_helper_destroy(occl_helper_t *helper)
 {

@@ -3,7 +3,8 @@
  * The helper thread: at most one a process, makes progress while the application computes, asleep when nothing is pending.
  *
  *   idle      nothing pending: sleeps on the bell without limit
- *   standby   something is pending, but the application's own threads are at it: looks in twice a millisecond
+ *   standby   something is pending, but the application's own threads are at it: looks in twice a millisecond, less often
+ *             during a long wait
  *   on duty   something is pending, nobody waits and nobody has been here since the last look: passes; when they move nothing it announces itself and sleeps on
  *             the bell (peers ring it with their news), at most for a doubling delay
  */
@@ -38,20 +39,31 @@ void occl_helper_destroy(occl_helper_t *helper);
  * the pending count. helper may be NULL. */
 static inline void occl_helper_kick(occl_helper_t *helper);
 
+/* A thread of the application has done waiting, and may compute now. helper may be NULL. */
+static inline void occl_helper_resume(occl_helper_t *helper);
+
 struct occl_helper {
-    uint32_t idle;  /* written by the helper: it sleeps without limit, or is about to */
+    uint32_t idle;   /* written by the helper: it sleeps without limit, or is about to */
+    uint32_t dozing; /* the same: on standby for long. A hint: missed, it costs one nap */
     uint32_t stop;
     uint32_t *bell;
     uint64_t cpu_ns; /* its own processor time, for statistics */
 };
 
 void occl_helper_ring(occl_helper_t *helper);
+void occl_helper_wake(occl_helper_t *helper);
 
 static inline void occl_helper_kick(occl_helper_t *helper)
 {
     /* The helper stores idle, fences, and looks at the pending count once more; we stored the count, fenced, and look at idle. */
     if (helper && __builtin_expect(__atomic_load_n(&helper->idle, __ATOMIC_RELAXED) != 0, 0))
         occl_helper_ring(helper);
+}
+
+static inline void occl_helper_resume(occl_helper_t *helper)
+{
+    if (helper && __builtin_expect(__atomic_load_n(&helper->dozing, __ATOMIC_RELAXED) != 0, 0))
+        occl_helper_wake(helper);
 }
 
 #endif
