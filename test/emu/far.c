@@ -430,13 +430,14 @@ static void gone_body(emu_rank_t *r)
         emu_sleep(20000000);
         (void)occl_coll_cancel(op.coll, &gone);
         emu_check(r, !gone, "a run whose gate the others have opened was withdrawn");
+        occl_coll_free(op.coll); /* goes with its run */
+        op.coll = NULL;
         emu_finalize(r);
     } else {
         occl_status_t s = emu_op_outcome(r, &op);
         emu_check(r, s == OCCL_ERR_PEER_FAILED || s == OCCL_ERR_REVOKED, "the outcome is %s", occl_status_name(s));
     }
-    if (r->comm)
-        emu_op_fini(&op);
+    emu_op_fini(&op);
 }
 
 /* Copies: only what the operation writes is written, and only when it succeeds. */
