@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-enum { NEWS_EVERY = 16, BUSY_NEWS_EVERY = 64, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 500000,
+enum { NEWS_EVERY = 16, BUSY_NEWS_EVERY = 64, PEERS_EVERY_NS = 200000000, YIELD_NS = 200000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 20000000, SLEEP_HOOK_NS = 1000000,
        SLEEP_BUSY_NS = 50000 };
 
 /* The first that may go: all may, but on a far device those that have a place there when no other is free. */
@@ -163,7 +163,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
     const uint64_t spin = ctx->oversubscribed ? 0 : ctx->env.spin;
     uint64_t start = 0, sleep = SLEEP_MIN_NS, now;
     enum { SPIN, YIELD, SLEEP } phase = spin ? SPIN : YIELD;
-    uint32_t passes = 0, seen = 0;
+    uint32_t passes = 0, seen = 0, slept = 0;
     occl_ctx_lock(ctx);
     occl_store_relaxed32(&ctx->waiters, ctx->waiters + 1);
     while (!over(state)) {
@@ -181,6 +181,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             if (!moved && !over(state) && occl_list_empty(&ctx->called) && !ctx->queues_kicked) {
                 int bounded = busy(ctx);
                 ctx->n_sleeps++;
+                slept++;
                 occl_ctx_unlock(ctx);
                 if (ctx->wait_hook)
                     ctx->wait_hook(ctx->wait_hook_state);
@@ -230,7 +231,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
         phase = now - start < spin ? SPIN : now - start < spin + YIELD_NS ? YIELD : SLEEP;
     }
     occl_store_relaxed32(&ctx->waiters, ctx->waiters - 1);
-    if (!ctx->waiters)
+    if (slept > 8 && !ctx->waiters) /* some milliseconds: by now it looks in rarely */
         occl_helper_resume(ctx->helper);
     occl_ctx_unlock(ctx);
 }

@@ -18,7 +18,7 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 500000, STANDBY_MAX_NS = 16000000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
+enum { STANDBY_NS = 500000, STANDBY_MAX_NS = 8000000, CONFIRM_NS = 300000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
        UPKEEP_NS = 250000000 };
 
 typedef struct impl {
@@ -35,15 +35,30 @@ static uint32_t bell_value(impl_t *h) { return __atomic_load_n(h->pub.bell, __AT
 
 static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOMIC_ACQUIRE); }
 
+/* On standby. Not on the bell: that rings for the threads that wait. */
+static void nap(impl_t *h, uint64_t ns) { (void)occl_futex_wait(&h->pub.stop, 0, ns); }
+
 /*
- * On standby. Not on the bell: that rings for the threads that wait. A wait that lasts makes naps longer, and its end ends them
- * (occl_helper_resume).
+ * Is a thread of the application at it? It waits, or it comes again and again: then it does the work itself, and whatever the helper
+ * did would only take a processor away from it or from a peer. On a virtual machine waking up alone costs them 30 us, so the
+ * longer they go on, the less often the helper looks; when nobody waits, a second look shows whether they compute.
  */
-static void nap(impl_t *h, uint64_t ns)
+static int others_at_it(impl_t *h, uint64_t *standby)
 {
-    __atomic_store_n(&h->pub.dozing, ns > STANDBY_NS, __ATOMIC_RELAXED);
-    (void)occl_futex_wait(&h->pub.stop, 0, ns);
+    uint32_t turns = h->ops->turns(h->state);
+    if (!h->ops->waiters(h->state)) {
+        nap(h, CONFIRM_NS);
+        if (!h->ops->waiters(h->state) && h->ops->turns(h->state) == turns) {
+            *standby = STANDBY_NS;
+            return 0;
+        }
+    }
+    __atomic_store_n(&h->pub.dozing, 1, __ATOMIC_RELAXED);
+    nap(h, *standby);
     __atomic_store_n(&h->pub.dozing, 0, __ATOMIC_RELAXED);
+    if (*standby < STANDBY_MAX_NS)
+        *standby *= 2;
+    return 1;
 }
 
 /* Nothing has been pending for a while: sleep until kicked. */
@@ -88,7 +103,8 @@ static void *helper_main(void *arg)
     impl_t *h = arg;
     uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns(), upkept = quiet_since;
     uint64_t standby = STANDBY_NS;
-    uint32_t turns = h->ops->turns(h->state);
+    uint32_t turns = 0;
+    int on_duty = 0;
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
@@ -105,8 +121,11 @@ static void *helper_main(void *arg)
                 sleep_idle(h);
                 quiet_since = upkept = occl_host_clock_ns();
             } else {
-                nap(h, STANDBY_NS);
+                nap(h, standby);
+                if (standby < STANDBY_MAX_NS)
+                    standby *= 2;
             }
+            on_duty = 0;
             continue;
         }
         quiet_since = occl_host_clock_ns();
@@ -114,19 +133,11 @@ static void *helper_main(void *arg)
             (void)h->ops->upkeep(h->state);
             upkept = quiet_since;
         }
-        /* A thread of the application waits, or has been here since the last look: it does the work itself, and whatever the helper
-           did would only take a processor away from it or from a peer. */
-        seen = h->ops->turns(h->state);
-        if (h->ops->waiters(h->state) || seen != turns) {
-            turns = seen;
-            nap(h, standby);
-            if (h->ops->waiters(h->state) && standby < STANDBY_MAX_NS)
-                standby *= 2;
-            else if (!h->ops->waiters(h->state))
-                standby = STANDBY_NS;
+        if (on_duty && (h->ops->waiters(h->state) || h->ops->turns(h->state) != turns))
+            on_duty = 0;
+        if (!on_duty && others_at_it(h, &standby))
             continue;
-        }
-        standby = STANDBY_NS;
+        on_duty = 1;
         moved = 0;
         /*
          * A few looks, and no yield between them: where the application computes on this core, a thread that yields comes back
@@ -140,6 +151,7 @@ static void *helper_main(void *arg)
         }
         if (moved)
             delay = DUTY_MIN_NS;
+        turns = h->ops->turns(h->state); /* continuations that it has called may have started something itself */
         if (stopped(h) || !h->ops->pending(h->state))
             continue;
         seen = bell_value(h);

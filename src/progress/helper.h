@@ -3,9 +3,8 @@
  * The helper thread: at most one a process, makes progress while the application computes, asleep when nothing is pending.
  *
  *   idle      nothing pending: sleeps on the bell without limit
- *   standby   something is pending, but the application's own threads are at it: looks in twice a millisecond, less often
- *             during a long wait
- *   on duty   something is pending, nobody waits and nobody has been here since the last look: passes; when they move nothing it announces itself and sleeps on
+ *   standby   something is pending, but the application's own threads are at it: looks in after 0.5 ms, then less and less often
+ *   on duty   something is pending, nobody waits and nobody has been here for 0.3 ms: passes; when they move nothing it announces itself and sleeps on
  *             the bell (peers ring it with their news), at most for a doubling delay
  */
 #ifndef OCCL_SRC_PROGRESS_HELPER_H
