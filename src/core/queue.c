@@ -249,6 +249,8 @@ static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p, i
         if (s != OCCL_OK) {
             refuse(r, s);
             (void)occl_fail(s, "%s", err);
+        } else if (r->held && !r->over && far->ticket_rung(c->dev, &ticket)) {
+            occl_run_unhold(r); /* the stream had nothing to do */
         } else if (r->held && !r->over) {
             occl_list_push_back(&ctx->bells, &r->in_bells);
             occl_helper_kick(ctx->helper);

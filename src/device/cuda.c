@@ -34,6 +34,17 @@ static void leave(int was)
         (void)cudaSetDevice(was);
 }
 
+static int driver(const char *name, unsigned int version, void *fn_p)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *p = NULL;
+    if (cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &found) != cudaSuccess ||
+        found != cudaDriverEntryPointSuccess || !p)
+        return 0;
+    memcpy(fn_p, &p, sizeof(p));
+    return 1;
+}
+
 static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
 {
     cudaError_t e = cudaMalloc(p, bytes);
@@ -50,12 +61,12 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
                              const occl_sched_conf_t *conf, occl_cuda_t *cu)
 {
     struct cudaFuncAttributes attr;
-    static struct cudaDeviceProp prop; /* a kilobyte, and the same for all */
+    struct cudaDeviceProp prop;
     occl_daemon_t d;
     occl_chan_t ch;
     occl_status_t s = OCCL_OK;
     cudaError_t e;
-    int count = 0, least, most, was, major = 0, room = 0;
+    int count = 0, least, most, was, major = 0, room = 0, mps = 0;
     size_t list = (size_t)(max_ranks < 2 ? 2 : max_ranks) + 2;
 
     memset(cu, 0, sizeof(*cu));
@@ -88,7 +99,19 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
     DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
     DO(cudaStreamCreateWithFlags((cudaStream_t *)&cu->side, cudaStreamNonBlocking), "stream")
+    if (!driver("cuStreamWriteValue64", 11070, &cu->stream_write) || !driver("cuStreamWaitValue64", 11070, &cu->stream_wait) ||
+        !driver("cuStreamGetFlags", 11070, &cu->stream_flags) || !driver("cuStreamQuery", 11070, &cu->stream_query)) {
+        (void)snprintf(cu->error, sizeof(cu->error), "the driver lacks functions of CUDA 11.7");
+        s = OCCL_ERR_UNSUPPORTED;
+        goto out;
+    }
     DO(cudaGetDeviceProperties(&prop, device), "properties")
+    /* cudaDevAttrMpsEnabled; drivers that do not know it say so */
+    if (cudaDeviceGetAttribute(&mps, (enum cudaDeviceAttr)133, device) != cudaSuccess) {
+        mps = 0;
+        (void)cudaGetLastError();
+    }
+    cu->shared_gpu = mps != 0;
     memcpy(cu->uuid, &prop.uuid, sizeof(cu->uuid));
     (void)snprintf(cu->name, sizeof(cu->name), "%.63s", prop.name);
     cu->processors = (uint32_t)prop.multiProcessorCount;
@@ -320,25 +343,6 @@ int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
     return (uint32_t)(quit >> 32) == (uint32_t)__atomic_load_n(&cu->launches, __ATOMIC_ACQUIRE);
 }
 
-static int driver(const char *name, unsigned int version, void *fn_p)
-{
-    enum cudaDriverEntryPointQueryResult found;
-    void *p = NULL;
-    if (cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &found) != cudaSuccess ||
-        found != cudaDriverEntryPointSuccess || !p)
-        return 0;
-    memcpy(fn_p, &p, sizeof(p));
-    return 1;
-}
-
-/* cuStreamWaitValue64 and cuStreamWriteValue64, without their header: flags 0 are GEQ and the default barrier. */
-typedef int (*stream_value_fn)(void *stream, unsigned long long at, uint64_t value, unsigned int flags);
-static int stream_value(const char *name, void *stream, uint64_t *word, uint64_t value)
-{
-    stream_value_fn fn;
-    return driver(name, 11070, &fn) ? fn(stream, (unsigned long long)(uintptr_t)word, value, 0) : -1;
-}
-
 static occl_status_t failed_driver(occl_cuda_t *cu, int code, const char *what)
 {
     (void)snprintf(cu->error, sizeof(cu->error), "%s: driver error %d", what, code);
@@ -368,9 +372,19 @@ occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, s
 
 occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value)
 {
-    int was = enter(cu), code = stream_value("cuStreamWriteValue64", stream, word, value);
+    int was = enter(cu), code = cu->stream_write(stream, (uintptr_t)word, value, 0);
     leave(was);
     return code ? failed_driver(cu, code, "cuStreamWriteValue64") : OCCL_OK;
+}
+
+int occl_cuda_stream_idle(occl_cuda_t *cu, void *stream)
+{
+    unsigned int flags = 0;
+    int was = enter(cu), yes;
+    /* An ordinary stream may still have to wait for the legacy default stream, which only its next piece of work would show. */
+    yes = cu->stream_flags(stream, &flags) == 0 && (flags & cudaStreamNonBlocking) && cu->stream_query(stream) == 0;
+    leave(was);
+    return yes;
 }
 
 occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel)
@@ -382,7 +396,7 @@ occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *wor
         struct dim3 one = {1, 1, 1};
         e = cudaLaunchKernel((const void *)occl_k_wait, one, one, args, 0, (cudaStream_t)stream);
     } else {
-        code = stream_value("cuStreamWaitValue64", stream, word, value);
+        code = cu->stream_wait(stream, (uintptr_t)word, value, 0); /* until it is at least that */
     }
     leave(was);
     if (e != cudaSuccess)
@@ -390,12 +404,15 @@ occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *wor
     return code ? failed_driver(cu, code, "cuStreamWaitValue64") : OCCL_OK;
 }
 
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number)
+{
+    return launch(cu, number, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
+}
+
 occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
 {
     occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, number, 0);
-    if (s == OCCL_OK)
-        s = launch(cu, number, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
-    return s;
+    return s == OCCL_OK ? occl_cuda_launch_as(cu, number) : s;
 }
 
 void occl_cuda_wake(occl_cuda_t *cu)

@@ -32,11 +32,17 @@ typedef struct occl_cuda {
     unsigned char uuid[16];
     char name[64];
     uint32_t processors;        /* SMs */
+    uint32_t shared_gpu;        /* by MPS */
     uint64_t submitted, launches; /* launches: that have been let go, or need no letting go */
     uint64_t queued;            /* launches in the stream, or about to be: beyond `launches` they are armed, behind a wait for `wake` */
     uint64_t present;           /* the last one that the driver has taken */
     uint64_t *wake;             /* mapped: number of the last launch that may begin */
     uint64_t got[OCCL_CHANNELS_MAX];
+    /* The driver's own: no header of its, and the runtime's query makes "not ready" the thread's last error. */
+    int (*stream_write)(void *stream, unsigned long long at, uint64_t value, unsigned int flags);
+    int (*stream_wait)(void *stream, unsigned long long at, uint64_t value, unsigned int flags);
+    int (*stream_flags)(void *stream, unsigned int *flags);
+    int (*stream_query)(void *stream);
     char error[200];
 } occl_cuda_t;
 
@@ -78,6 +84,7 @@ void occl_cuda_load(occl_cuda_t *cu, uint64_t to, const void *mapped, uint64_t w
 uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p);
 
 /* The last launch has left the device; *seen_p (may be NULL): all that was submitted had been taken then. */
+int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p);
 /* Puts launch `number` into the stream; it begins when occl_cuda_wake lets it. The caller has counted it in `queued`. */
 occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number);
 /* Lets the next armed launch go: a store. There is one. */
@@ -85,9 +92,12 @@ void occl_cuda_wake(occl_cuda_t *cu);
 /* Words of mapped memory, and streams (cudaStream_t) of the caller. */
 occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, size_t errlen);
 occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value);
+/* All that was put into it is done, and nothing of another stream holds it up. False where that cannot be told. */
+int occl_cuda_stream_idle(occl_cuda_t *cu, void *stream);
 /* kernel: by a kernel, not by the stream. */
 occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel);
-int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p);
+/* Launch `number`, of the most channels, which the caller has counted. */
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number);
 /* Nothing is armed. In two parts for whoever counts under a lock that is not held across calls of the driver. */
 occl_status_t occl_cuda_launch(occl_cuda_t *cu);
 occl_status_t occl_cuda_launch_only(occl_cuda_t *cu);

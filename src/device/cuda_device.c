@@ -9,8 +9,9 @@
  * A run has a place (twin) in device memory from its first submission until it is reported for good; the host's view knows its
  * number (near[0]), and the completion names its address.
  *
- * Launches, of as many blocks as what is outstanding needs: a run for more makes the leader leave at once. Who finds that the daemon is out and has work says so (want_launch, under the context's lock); the service launches. In
- * between, and until the number of launches is known, `launching` keeps everybody else from deciding anything.
+ * Launches, of as many blocks as what is outstanding needs: a run for more makes the leader leave at once. Who finds that the
+ * daemon is out and has work says so (want_launch, under the context's lock); the service launches. In between, and until the
+ * number of launches is known, `launching` keeps everybody else from deciding anything.
  */
 #define _GNU_SOURCE 1 /* RTLD_NOLOAD */
 #include "device/cuda.h"
@@ -41,7 +42,10 @@ enum {
     MAX_RANKS = 1024,
     RELAUNCH_MIN_NS = 50000,
     RELAUNCH_MAX_NS = 20000000,
-    BUSY_NS = 1000000
+    BUSY_NS = 1000000,
+    ARM_MIN = 4,                 /* hardware queues: with fewer no launch is armed */
+    LET_GO_MIN_NS = 1000000,
+    LET_GO_MAX_NS = 16000000
 };
 
 /* The low bits of a twin's address say other things in submissions and completions. */
@@ -95,9 +99,12 @@ typedef struct cuda_device {
     uint64_t *value;             /* of each ticket, its last */
     uint32_t *free_ticket, ntickets;
     uint32_t connections;        /* hardware queues that streams share (CUDA_DEVICE_MAX_CONNECTIONS) */
+    uint32_t looks;              /* at starts that have not come */
+    uint64_t let_go_at, let_go_ns;
     /* between who holds the lock and the service */
     occl_lock_t launch_lock;     /* cu.queued, cu.launches and owed are written under it; no call to the driver is made */
     uint32_t owed;               /* tickets that are out */
+    uint64_t held;               /* a launch that stays as long as some are; 0: none */
     pthread_t launcher;          /* does the service while tickets are out: see launcher_main */
     uint32_t has_launcher, launcher_bell, launcher_stop;
     uint32_t launching;          /* release by the service */
@@ -119,18 +126,23 @@ static void want(cuda_device_t *cd)
     }
 }
 
+/* Lets the next armed launch go; false: none is armed. */
+static int wake_next(cuda_device_t *cd)
+{
+    int any;
+    occl_lock(&cd->launch_lock);
+    any = cd->cu.queued > cd->cu.launches;
+    if (any)
+        occl_cuda_wake(&cd->cu);
+    occl_unlock(&cd->launch_lock);
+    return any;
+}
+
 /* A launch that waits in the stream needs no call; else the service makes one. */
 static void want_launch(cuda_device_t *cd)
 {
-    int woken = 0;
     cd->launch_at = 0;
-    occl_lock(&cd->launch_lock);
-    if (cd->cu.queued > cd->cu.launches) {
-        occl_cuda_wake(&cd->cu);
-        woken = 1;
-    }
-    occl_unlock(&cd->launch_lock);
-    if (woken) {
+    if (wake_next(cd)) {
         cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
         if (cd->owed)
             want(cd); /* another one in its place */
@@ -234,7 +246,8 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     cd->free_ticket = calloc(TICKETS, sizeof(*cd->free_ticket));
     for (uint32_t i = TICKETS; cd->free_ticket && i; i--)
         cd->free_ticket[cd->ntickets++] = i - 1;
-    cd->connections = (uint32_t)occl_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS", 8);
+    /* Under MPS there are 2 where nothing is said (measured: test/bench/queues.cu). */
+    cd->connections = (uint32_t)occl_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS", cd->cu.shared_gpu ? 2 : 8);
     if (!cd->twin || !cd->free_twin || !cd->words || !cd->value || !cd->free_ticket) {
         (void)snprintf(err, errlen, "no memory");
         s = OCCL_ERR_RESOURCE;
@@ -568,14 +581,17 @@ static void clean(cuda_device_t *cd)
 }
 
 /*
- * While tickets are out, launches are kept in the stream behind a wait for a word, and the last one that has been put there does not
- * leave: a thread may be stuck in cudaFree until a stream goes on that waits for our run, and until then no launch gets
- * through. With none out there is none: cudaDeviceSynchronize would wait for it.
+ * While tickets are out no launch of ours may need the driver: a thread may be stuck in cudaFree until a stream goes on that waits for
+ * our run, and until then no launch gets through. With none out nothing is kept: cudaDeviceSynchronize would wait for it.
  *
- * Waits by a stream take hardware queues, and a full set of them stops all launches: with few, none is armed, and the daemon that is
- * launched for the first ticket stays.
+ * Where streams have hardware queues enough, launches are armed: kept in the stream behind a wait for a word. The last one that
+ * has been put there does not leave. A wait takes a queue, though, and the driver may put another stream's work behind it, even
+ * the start that somebody waits for: so while a start has not come, what is armed is let go now and then (let_go).
+ *
+ * With few queues none is armed, and a launch that is made with the first ticket stays (hold). It is a new one: whoever is there
+ * may have decided to leave.
  */
-static int may_arm(const cuda_device_t *cd) { return cd->connections >= 4; }
+static int may_arm(const cuda_device_t *cd) { return cd->connections >= ARM_MIN; }
 
 static void device_broken(cuda_device_t *cd)
 {
@@ -590,8 +606,26 @@ static void device_broken(cuda_device_t *cd)
 static void settle(cuda_device_t *cd)
 {
     occl_store_release64(&cd->cu.front->stay, 0);
+    cd->held = 0;
     while (cd->cu.queued > cd->cu.launches)
         occl_cuda_wake(&cd->cu);
+}
+
+/* Under service_lock. The launch is counted as one that has been let go before the driver has it: nobody else decides on one. */
+static void hold(cuda_device_t *cd)
+{
+    uint64_t number = 0;
+    occl_lock(&cd->launch_lock);
+    if (!cd->owed)
+        settle(cd);
+    else if (!cd->held && !cd->pub.broken) {
+        number = cd->held = ++cd->cu.queued;
+        __atomic_store_n(&cd->cu.launches, number, __ATOMIC_RELEASE);
+        occl_store_release64(&cd->cu.front->stay, number);
+    }
+    occl_unlock(&cd->launch_lock);
+    if (number && occl_cuda_launch_as(&cd->cu, number) != OCCL_OK)
+        device_broken(cd);
 }
 
 /* Under service_lock. */
@@ -599,6 +633,10 @@ static void arm(cuda_device_t *cd)
 {
     for (;;) {
         uint64_t number = 0;
+        if (!may_arm(cd)) {
+            hold(cd);
+            return;
+        }
         occl_lock(&cd->launch_lock);
         if (!cd->owed)
             settle(cd);
@@ -608,7 +646,7 @@ static void arm(cuda_device_t *cd)
          * Counted before the stream gets its wait, so that whoever lets go what is armed lets this go, too: a cudaFree of the
          * application may come between the wait and the launch, wait for the one, and hold up the other.
          */
-        if (cd->owed && may_arm(cd) && cd->cu.queued - cd->cu.launches < ARMED && !cd->pub.broken)
+        if (cd->owed && cd->cu.queued - cd->cu.launches < ARMED && !cd->pub.broken)
             number = ++cd->cu.queued;
         occl_unlock(&cd->launch_lock);
         if (!number)
@@ -621,6 +659,26 @@ static void arm(cuda_device_t *cd)
         cd->cu.present = number;
         occl_unlock(&cd->launch_lock);
     }
+}
+
+/* Under the context's lock, while a start has not come: what is armed may be in its way. Less and less often. */
+static void let_go(cuda_device_t *cd)
+{
+    uint64_t now;
+    if (!may_arm(cd) || ++cd->looks % 16)
+        return;
+    now = occl_host_clock_ns();
+    if (!cd->let_go_at) {
+        cd->let_go_ns = LET_GO_MIN_NS;
+    } else {
+        if (now < cd->let_go_at)
+            return;
+        if (wake_next(cd))
+            want(cd);
+        if (cd->let_go_ns < LET_GO_MAX_NS)
+            cd->let_go_ns *= 2;
+    }
+    cd->let_go_at = now + cd->let_go_ns;
 }
 
 /*
@@ -672,9 +730,16 @@ static int cuda_ticket_take(occl_device_t *dev, occl_ticket_t *t)
     return 1;
 }
 
-static int cuda_ticket_rung(const occl_device_t *dev, const occl_ticket_t *t)
+/* As long as it says no it is asked again and again. */
+static int cuda_ticket_rung(occl_device_t *dev, const occl_ticket_t *t)
 {
-    return occl_load_acquire64(&cof(dev)->words[2 * t->index]) >= t->value;
+    cuda_device_t *cd = of(dev);
+    int rung = occl_load_acquire64(&cd->words[2 * t->index]) >= t->value;
+    if (rung)
+        cd->let_go_at = 0;
+    else
+        let_go(cd);
+    return rung;
 }
 
 /* The word only grows, so a stream that comes to its wait later finds at least its value, whoever has the ticket by then. */
@@ -695,15 +760,24 @@ static occl_status_t cuda_stream_check(occl_device_t *dev, void *stream, char *e
     return occl_cuda_stream_check(&of(dev)->cu, stream, err, errlen);
 }
 
+/* Before anything can wait. Where another thread is stuck in the driver this one would be in a moment, too. Under service_lock. */
+static void ready(cuda_device_t *cd)
+{
+    launcher_start(cd);
+    arm(cd);
+}
+
 static occl_status_t cuda_stream_start(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen)
 {
     cuda_device_t *cd = of(dev);
-    occl_status_t s;
-    /* Armed before anything can wait for it. Where another thread is stuck in the driver this one would be in a moment, too. */
+    occl_status_t s = OCCL_OK;
     occl_lock(&cd->service_lock);
-    launcher_start(cd);
-    arm(cd);
-    s = occl_cuda_stream_write(&cd->cu, stream, &cd->words[2 * t->index], t->value);
+    ready(cd);
+    /* A stream with nothing to do has come to it. That saves the way through the GPU, and a place behind what others wait for. */
+    if (occl_cuda_stream_idle(&cd->cu, stream))
+        occl_store_release64(&cd->words[2 * t->index], t->value);
+    else
+        s = occl_cuda_stream_write(&cd->cu, stream, &cd->words[2 * t->index], t->value);
     if (s != OCCL_OK)
         (void)snprintf(err, errlen, "%s", cd->cu.error);
     occl_unlock(&cd->service_lock);
@@ -716,13 +790,28 @@ static occl_status_t cuda_stream_wait(occl_device_t *dev, const occl_ticket_t *t
     occl_status_t s;
     int kernel;
     occl_lock(&cd->service_lock);
+    ready(cd);
     /* Each stream that waits may take one queue, our own another. Streams are counted by waits: never too few. */
-    kernel = cd->connections < 4 || occl_load_relaxed32(&cd->owed) + 3 > cd->connections;
+    kernel = !may_arm(cd) || occl_load_relaxed32(&cd->owed) + 3 > cd->connections;
     s = occl_cuda_stream_wait(&cd->cu, stream, &cd->words[2 * t->index + 1], t->value, kernel);
     if (s != OCCL_OK)
         (void)snprintf(err, errlen, "%s", cd->cu.error);
     occl_unlock(&cd->service_lock);
     return s;
+}
+
+/* Under service_lock. False: one stays that has come since. One that had to leave, for a run of more channels, is replaced. */
+static int may_launch(cuda_device_t *cd)
+{
+    int yes;
+    occl_lock(&cd->launch_lock);
+    yes = !cd->held || occl_cuda_is_out(&cd->cu, NULL);
+    if (yes && cd->held) {
+        cd->held = cd->cu.queued + 1;
+        occl_store_release64(&cd->cu.front->stay, cd->held);
+    }
+    occl_unlock(&cd->launch_lock);
+    return yes;
 }
 
 static void cuda_service(occl_device_t *dev)
@@ -736,16 +825,10 @@ static void cuda_service(occl_device_t *dev)
         occl_store_relaxed32(&dev->wants, 0);
         occl_fence_sys();
         if (occl_load_acquire32(&cd->asked)) {
-            int woken = 0;
             occl_store_relaxed32(&cd->asked, 0);
-            occl_lock(&cd->launch_lock);
-            if (cd->cu.queued > cd->cu.launches) { /* armed since */
-                occl_cuda_wake(&cd->cu);
+            if (wake_next(cd)) { /* armed since */
                 cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
-                woken = 1;
-            }
-            occl_unlock(&cd->launch_lock);
-            if (!woken) {
+            } else if (may_launch(cd)) {
                 if (occl_cuda_launch_only(&cd->cu) != OCCL_OK) {
                     device_broken(cd);
                     break; /* launching stays: nobody tries again */

@@ -75,7 +75,7 @@ typedef struct occl_device_far_ops {
      * While tickets are out, no call to the driver is needed to bring the daemon back.
      */
     int (*ticket_take)(occl_device_t *dev, occl_ticket_t *t); /* false: none free */
-    int (*ticket_rung)(const occl_device_t *dev, const occl_ticket_t *t);
+    int (*ticket_rung)(occl_device_t *dev, const occl_ticket_t *t);
     void (*ticket_over)(occl_device_t *dev, const occl_ticket_t *t);
     /* No lock. OCCL_OK: work may be put into this stream (it is of this device, and is not being captured). */
     occl_status_t (*stream_check)(occl_device_t *dev, void *stream, char *err, size_t errlen);

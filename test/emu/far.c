@@ -187,7 +187,7 @@ static int f_ticket_take(occl_device_t *dev, occl_ticket_t *t)
     (void)t;
     return 0;
 }
-static int f_ticket_rung(const occl_device_t *dev, const occl_ticket_t *t)
+static int f_ticket_rung(occl_device_t *dev, const occl_ticket_t *t)
 {
     (void)dev;
     (void)t;

@@ -10,7 +10,12 @@
 #include "../../src/tools/tool.h"
 #include "../../src/tools/tool_cuda.h"
 
+#include <dirent.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static MPI_Comm comm; /* attached to the CUDA device */
@@ -142,6 +147,55 @@ static inline uint64_t work_batch(work_t *w, int n, uint64_t step, unsigned *sta
     return wrong;
 }
 
+/*
+ * OCCL_TEST_STACKS=SECONDS: where all threads are after so long, on standard error, and what the library has to say. For a test that
+ * hangs on a machine without a debugger.
+ */
+static inline void stacks_here(int sig)
+{
+    void *at[48];
+    char text[64];
+    int n = backtrace(at, 48);
+
+    (void)sig;
+    n = n < 0 ? 0 : n;
+    (void)!write(2, text, (size_t)snprintf(text, sizeof text, "# rank %d, thread %ld\n", me, (long)syscall(SYS_gettid)));
+    backtrace_symbols_fd(at, n, 2);
+}
+
+static inline void *stacks_main(void *arg)
+{
+    struct dirent *e;
+    DIR *tasks;
+    double seconds = atof(arg);
+
+    usleep((useconds_t)(1e6 * (seconds + 2 * me)));
+    tasks = opendir("/proc/self/task");
+    while (tasks && (e = readdir(tasks)) != NULL) {
+        long tid = atol(e->d_name);
+        if (tid && tid != (long)syscall(SYS_gettid)) {
+            (void)syscall(SYS_tgkill, getpid(), tid, SIGUSR2);
+            usleep(50000);
+        }
+    }
+    if (tasks)
+        closedir(tasks);
+    (void)MPIX_Occl_dump(comm, 2);
+    return NULL;
+}
+
+static inline void stacks_begin(void)
+{
+    char *seconds = getenv("OCCL_TEST_STACKS");
+    pthread_t t;
+
+    if (!seconds)
+        return;
+    (void)signal(SIGUSR2, stacks_here);
+    if (pthread_create(&t, NULL, stacks_main, seconds) == 0)
+        (void)pthread_detach(t);
+}
+
 /* MPI, the GPU and an attached communicator; or the whole program is skipped with the reason. */
 static inline void gpu_begin(int *argc, char ***argv)
 {
@@ -162,6 +216,7 @@ static inline void gpu_begin(int *argc, char ***argv)
     MPI_Comm_size(comm, &np);
     if (tool_attach(comm, TOOL_DEVICE_CUDA) != MPI_SUCCESS)
         bail("attach with mpix_occl_device=cuda: %s", whole_text(comm));
+    stacks_begin();
 }
 
 #endif

@@ -3,9 +3,9 @@
 # without a GPU they skip. `make gpu-bench` builds what test/bench/gpu.sh runs. test/bench/probe.cu and `test/gpu/engine bench`
 # print the tables of doc/measurements.md.
 
-EXTRA_DIST += test/bench/probe.cu test/bench/limit.cu test/bench/gpu.sh test/gpu/with-mps test/gpu/run-gpu test/gpu/gpu_test.h \
+EXTRA_DIST += test/bench/probe.cu test/bench/limit.cu test/bench/queues.cu test/bench/gpu.sh test/gpu/with-mps test/gpu/run-gpu test/gpu/gpu_test.h \
 	test/gpu/gpu_demo.t test/gpu/gpu_tools.t
-CLEANFILES += test/bench/probe test/bench/limit
+CLEANFILES += test/bench/probe test/bench/limit test/bench/queues
 if HAVE_CUDA
 gpu_tests = test/gpu/engine test/gpu/colls test/gpu/order test/gpu/stream test/gpu/memory
 EXTRA_PROGRAMS = $(gpu_tests) test/bench/beside
@@ -50,6 +50,10 @@ gpu-tests: $(gpu_links) gpu-bench
 	$(SHELL) $(srcdir)/test/gpu/with-mps $(SHELL) $(srcdir)/test/gpu/run-gpu 'MPS' test/gpu/colls-n2.t test/gpu/colls-n4.t \
 	  test/gpu/order-n2.t test/gpu/order-n4.t test/gpu/stream-n2.t test/gpu/stream-n4.t test/gpu/memory-n2.t test/gpu/memory-n3.t $(srcdir)/test/gpu/gpu_tools.t $(srcdir)/test/gpu/gpu_demo.t; \
 	case $$? in 0 | 77) ;; *) bad=1 ;; esac; \
+	for c in 1 8 32; do \
+	  CUDA_DEVICE_MAX_CONNECTIONS=$$c $(SHELL) $(srcdir)/test/gpu/with-mps $(SHELL) $(srcdir)/test/gpu/run-gpu "MPS, $$c hardware queues" test/gpu/stream-n2.t; \
+	  case $$? in 0 | 77) ;; *) bad=1 ;; esac; \
+	done; \
 	OCCL_TEST_QUICK=1; export OCCL_TEST_QUICK; \
 	$(SHELL) $(srcdir)/test/gpu/run-gpu 'time slices' test/gpu/colls-n2.t test/gpu/order-n2.t || bad=1; \
 	exit $$bad
@@ -61,6 +65,8 @@ gpu-bench: test/bench/limit test/bench/beside src/tools/occl_perf src/tools/occl
 occl_nvcc_bench = $(AM_V_NVCC)$(MKDIR_P) $(@D) && $(NVCC) -O3 -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) -o $@
 test/bench/probe: $(srcdir)/test/bench/probe.cu
 	$(occl_nvcc_bench) $(srcdir)/test/bench/probe.cu -lcuda
+test/bench/queues: $(srcdir)/test/bench/queues.cu
+	$(occl_nvcc_bench) $(srcdir)/test/bench/queues.cu -lcuda
 test/bench/limit: $(srcdir)/test/bench/limit.cu
 	$(occl_nvcc_bench) $(srcdir)/test/bench/limit.cu $(CUDA_LIBS)
 else !HAVE_CUDA

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * When the CUDA device launches its daemon (src/device/cuda_device.c), over a driver and a GPU that this file plays with the rules
- * that were measured (doc/cuda.md): a stream does one thing after the other; cudaFree waits for all that is in the process's streams,
- * and until it returns every other launch of the process waits for it. No GPU, and no CUDA library.
+ * that were measured (doc/cuda.md): streams share a few hardware queues, and who waits for a word, or for what is before it in
+ * its stream, holds up all that is behind it in its queue; cudaFree waits for all that is in the process's streams, and until
+ * it returns every other launch of the process waits for it. No GPU, and no CUDA library.
  */
 #include "../../src/device/cuda_device.c"
 
@@ -13,23 +14,31 @@
 
 /* --- the GPU ------------------------------------------------------------------------------------------------------ */
 
-enum { OPS = 1 << 16, RUNS = 1 << 16, LINGER_NS = 300000 };
+enum { OPS = 1 << 16, RUNS = 1 << 16, LINGER_NS = 300000, QUEUES = 8, STREAMS = 32, OURS = 0 };
 typedef struct op {
-    enum { WAIT, DAEMON, WRITE } kind;
+    enum { WAIT, DAEMON, WRITE, WAIT_KERNEL } kind;
+    int stream;
     uint64_t *word, value;
 } op_t;
-typedef struct stream {
+typedef struct hw_queue {
     op_t op[OPS];
     uint64_t head, tail; /* under `gpu` */
     pthread_t thread;
+} hw_queue_t;
+typedef struct stream {
+    uint64_t pending;    /* under `gpu`: what is in it */
+    int queue;           /* where that is */
+    const op_t *kernel;  /* what runs of it */
 } stream_t;
 
 static pthread_mutex_t gpu = PTHREAD_MUTEX_INITIALIZER; /* what the GPU knows */
 static pthread_mutex_t api = PTHREAD_MUTEX_INITIALIZER; /* one call at a time; cudaFree has it until it returns */
-static stream_t ours, users;
+static hw_queue_t queue[QUEUES];
+static stream_t streams[STREAMS];
+static int nqueues;
 static occl_cuda_t *cuda;
 static uint64_t work[RUNS], nwork, ndone, finished[RUNS], nfinished, npopped, quit_word;
-static uint64_t stop, stays, armed_while_free, idle_launches;
+static uint64_t stop, stays, armed_while_free, idle_launches, ndaemons;
 
 static uint64_t load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 
@@ -63,37 +72,65 @@ static void daemon_run(uint64_t launch)
     __atomic_store_n(&quit_word, launch << 32 | (taken & 0xffffffff), __ATOMIC_RELEASE);
 }
 
-static void *stream_main(void *arg)
+static void *kernel_main(void *arg)
 {
-    stream_t *s = arg;
+    op_t *op = arg;
+    if (op->kind == DAEMON)
+        daemon_run(op->value);
+    while (op->kind == WAIT_KERNEL && load(op->word) < op->value && !load(&stop))
+        usleep(20);
+    (void)pthread_mutex_lock(&gpu);
+    streams[op->stream].kernel = NULL;
+    streams[op->stream].pending--;
+    ndaemons--;
+    (void)pthread_mutex_unlock(&gpu);
+    return NULL;
+}
+
+/* A queue's front: one thing after the other; a kernel runs beside it, until the next thing of its stream. */
+static void *queue_main(void *arg)
+{
+    hw_queue_t *q = arg;
     while (!load(&stop)) {
-        op_t op;
-        int have;
+        op_t *op;
+        int go;
         (void)pthread_mutex_lock(&gpu);
-        have = s->head != s->tail;
-        if (have)
-            op = s->op[s->head % OPS];
-        (void)pthread_mutex_unlock(&gpu);
-        if (!have || (op.kind == WAIT && load(op.word) < op.value)) {
-            usleep(20);
-            continue;
+        op = q->head != q->tail ? &q->op[q->head % OPS] : NULL;
+        go = op && !streams[op->stream].kernel && (op->kind != WAIT || load(op->word) >= op->value);
+        if (go) {
+            q->head++;
+            if (op->kind == DAEMON || op->kind == WAIT_KERNEL) {
+                pthread_t t;
+                streams[op->stream].kernel = op;
+                ndaemons++;
+                if (pthread_create(&t, NULL, kernel_main, op) || pthread_detach(t))
+                    bail("no thread");
+            } else {
+                if (op->kind == WRITE)
+                    __atomic_store_n(op->word, op->value, __ATOMIC_RELEASE);
+                streams[op->stream].pending--;
+            }
         }
-        if (op.kind == DAEMON)
-            daemon_run(op.value);
-        else if (op.kind == WRITE)
-            __atomic_store_n(op.word, op.value, __ATOMIC_RELEASE);
-        (void)pthread_mutex_lock(&gpu);
-        s->head++;
         (void)pthread_mutex_unlock(&gpu);
+        if (!go)
+            usleep(20);
     }
     return NULL;
 }
 
-static void stream_put(stream_t *s, op_t op)
+/* A stream with nothing in it takes the queue that has least. */
+static void stream_put(int stream, op_t op)
 {
+    stream_t *s = &streams[stream];
     (void)pthread_mutex_lock(&api);
     (void)pthread_mutex_lock(&gpu);
-    s->op[s->tail++ % OPS] = op;
+    if (!s->pending)
+        for (int i = 0; i < nqueues; i++)
+            if (queue[i].tail - queue[i].head < queue[s->queue].tail - queue[s->queue].head)
+                s->queue = i;
+    op.stream = stream;
+    s->pending++;
+    queue[s->queue].op[queue[s->queue].tail++ % OPS] = op;
     (void)pthread_mutex_unlock(&gpu);
     (void)pthread_mutex_unlock(&api);
 }
@@ -101,15 +138,15 @@ static void stream_put(stream_t *s, op_t op)
 /* Returns when all that was in the streams before it has been done. 0: it did not within 10 seconds. */
 static int fake_cuda_free(void)
 {
-    uint64_t until = occl_host_clock_ns() + 10000000000u, a, b;
+    uint64_t until = occl_host_clock_ns() + 10000000000u;
     int over = 0;
     (void)pthread_mutex_lock(&api);
-    a = ours.tail;
-    b = users.tail;
-    armed_while_free += load(&ours.op[ours.tail % OPS ? ours.tail % OPS - 1 : OPS - 1].value) > load(&cuda->launches);
+    armed_while_free += streams[OURS].pending > 0 && load(&cuda->queued) > load(&cuda->launches);
     while (!over && occl_host_clock_ns() < until) {
         (void)pthread_mutex_lock(&gpu);
-        over = ours.head >= a && users.head >= b;
+        over = 1; /* nobody can put anything in */
+        for (int i = 0; i < STREAMS; i++)
+            over &= !streams[i].pending;
         (void)pthread_mutex_unlock(&gpu);
         usleep(20);
     }
@@ -130,19 +167,22 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     (void)device, (void)lanes, (void)cluster, (void)max_ranks, (void)conf;
     memset(cu, 0, sizeof(*cu));
     cu->nchannels = cu->grid = cu->most = nchannels;
+    cu->shared_gpu = nqueues == 2;
     cu->front = calloc(1, sizeof(*cu->front));
     cu->wake = calloc(1, 64);
     cuda = cu;
-    for (int i = 0; i < 2; i++)
-        if (pthread_create(i ? &users.thread : &ours.thread, NULL, stream_main, i ? &users : &ours))
+    for (int i = 0; i < nqueues; i++)
+        if (pthread_create(&queue[i].thread, NULL, queue_main, &queue[i]))
             bail("no thread");
     return OCCL_OK;
 }
 void occl_cuda_close(occl_cuda_t *cu)
 {
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
-    (void)pthread_join(ours.thread, NULL);
-    (void)pthread_join(users.thread, NULL);
+    for (int i = 0; i < nqueues; i++)
+        (void)pthread_join(queue[i].thread, NULL);
+    while (load(&ndaemons))
+        usleep(100);
     free(cu->front);
     free(cu->wake);
 }
@@ -208,9 +248,15 @@ int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
 /* Two calls, and whoever waits for the interface gets in between. */
 occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
 {
-    stream_put(&ours, (op_t){WAIT, cu->wake, number});
+    stream_put(OURS, (op_t){.kind = WAIT, .word = cu->wake, .value = number});
     usleep((useconds_t)(number % 7 * 150));
-    stream_put(&ours, (op_t){DAEMON, NULL, number});
+    stream_put(OURS, (op_t){.kind = DAEMON, .value = number});
+    return OCCL_OK;
+}
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number)
+{
+    (void)cu;
+    stream_put(OURS, (op_t){.kind = DAEMON, .value = number});
     return OCCL_OK;
 }
 void occl_cuda_wake(occl_cuda_t *cu)
@@ -220,7 +266,7 @@ void occl_cuda_wake(occl_cuda_t *cu)
 }
 occl_status_t occl_cuda_launch_only(occl_cuda_t *cu)
 {
-    stream_put(&ours, (op_t){DAEMON, NULL, cu->queued + 1});
+    stream_put(OURS, (op_t){.kind = DAEMON, .value = cu->queued + 1});
     return OCCL_OK;
 }
 void occl_cuda_launched(occl_cuda_t *cu)
@@ -235,15 +281,24 @@ occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, s
 }
 occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value)
 {
-    (void)cu, (void)stream;
-    stream_put(&users, (op_t){WRITE, word, value});
+    (void)cu;
+    stream_put((int)(intptr_t)stream, (op_t){.kind = WRITE, .word = word, .value = value});
     return OCCL_OK;
 }
 occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel)
 {
-    (void)cu, (void)stream, (void)kernel;
-    stream_put(&users, (op_t){WAIT, word, value});
+    (void)cu;
+    stream_put((int)(intptr_t)stream, (op_t){.kind = kernel ? WAIT_KERNEL : WAIT, .word = word, .value = value});
     return OCCL_OK;
+}
+int occl_cuda_stream_idle(occl_cuda_t *cu, void *stream)
+{
+    int yes;
+    (void)cu;
+    (void)pthread_mutex_lock(&gpu);
+    yes = !streams[(intptr_t)stream].pending;
+    (void)pthread_mutex_unlock(&gpu);
+    return yes;
 }
 
 struct occl_ipc {
@@ -316,13 +371,18 @@ static void unlock(void)
         dev->ops->far->service(dev);
 }
 
-/* Submits a run and drives the device until it is reported. 0: that took too long. */
-static int run_to_its_end(occl_dev_run_t *run)
+/* Submits a run and drives the device until it is reported, by whichever thread. 0: that took too long. */
+typedef struct job {
+    occl_dev_run_t run;
+    int done;
+} job_t;
+static int run_to_its_end(job_t *job)
 {
+    occl_dev_run_t *run = &job->run;
     uint64_t until = occl_host_clock_ns() + 10000000000u;
     uint32_t what;
     (void)pthread_mutex_lock(&ctx);
-    memset(run, 0, sizeof(*run));
+    memset(job, 0, sizeof(*job));
     run->plan = &plan;
     run->user = (uint64_t)(uintptr_t)bound;
     if (!dev->ops->far->place(dev, run))
@@ -331,13 +391,17 @@ static int run_to_its_end(occl_dev_run_t *run)
     unlock();
     while (occl_host_clock_ns() < until) {
         occl_dev_run_t *got;
+        int done;
         (void)pthread_mutex_lock(&ctx);
         (void)dev->ops->poll(dev, 0, 0);
         got = dev->ops->pop(dev, &what);
-        if (got)
+        if (got) {
             dev->outstanding--;
+            ((job_t *)(void *)got)->done = 1;
+        }
+        done = job->done;
         unlock();
-        if (got == run)
+        if (done)
             return 1;
         (void)sched_yield();
     }
@@ -353,7 +417,7 @@ static void *helper(void *arg)
 {
     enqueued_t *e = arg;
     uint64_t until = occl_host_clock_ns() + 10000000000u;
-    static __thread occl_dev_run_t run;
+    static __thread job_t run;
     while (!dev->ops->far->ticket_rung(dev, &e->ticket) && occl_host_clock_ns() < until)
         usleep(20);
     usleep(e->delay_us); /* the peers are late */
@@ -365,42 +429,79 @@ static void *helper(void *arg)
     return NULL;
 }
 
+/* Where everything stands, for whoever has to find out why it does not go on. */
+static void diag_state(void)
+{
+    static const char *const kinds[] = {"wait", "daemon", "write", "wait kernel"};
+    cuda_device_t *cd = of(dev);
+    diag("launches %llu queued %llu present %llu held %llu stay %llu out %llx owed %u launching %u asked %u submitted %llu done %llu outstanding %llu",
+         (unsigned long long)cuda->launches, (unsigned long long)cuda->queued, (unsigned long long)cuda->present,
+         (unsigned long long)cd->held, (unsigned long long)load(&cuda->front->stay), (unsigned long long)load(&quit_word), cd->owed,
+         cd->launching, cd->asked, (unsigned long long)nwork, (unsigned long long)ndone, (unsigned long long)dev->outstanding);
+    for (int i = 0; i < nqueues; i++)
+        for (uint64_t k = queue[i].head; k < queue[i].tail; k++) {
+            const op_t *op = &queue[i].op[k % OPS];
+            diag("queue %d: stream %d: %s %llu (%llu)", i, op->stream, kinds[op->kind], (unsigned long long)op->value,
+                 op->word ? (unsigned long long)load(op->word) : 0);
+        }
+    for (int i = 0; i < STREAMS; i++)
+        if (streams[i].kernel)
+            diag("stream %d: runs a %s %llu", i, kinds[streams[i].kernel->kind], (unsigned long long)streams[i].kernel->value);
+}
+
 /* n enqueued at once, cudaFree right behind them. */
 static int round_of(int n, unsigned seed)
 {
     static enqueued_t e[16];
     pthread_t thread[16];
     char err[64];
+    static uint64_t busy, busy_value;
     int freed;
-    for (int i = 0; i < n; i++) {
+    busy_value++;
+    for (int k = 0; k < n; k++) {
+        int i = seed % 2 ? n - 1 - k : k;
+        void *stream = (void *)(intptr_t)(OURS + 1 + i);
+        if ((seed >> 3) % 3 == 0) /* there is work before it */
+            stream_put((int)(intptr_t)stream, (op_t){.kind = WAIT_KERNEL, .word = &busy, .value = busy_value});
         (void)pthread_mutex_lock(&ctx);
         if (!dev->ops->far->ticket_take(dev, &e[i].ticket))
             bail("no ticket");
         unlock();
         e[i].delay_us = (seed * 2654435761u >> (8 + i)) % 3000;
-        (void)dev->ops->far->stream_start(dev, &e[i].ticket, NULL, err, sizeof(err));
-        (void)dev->ops->far->stream_wait(dev, &e[i].ticket, NULL, err, sizeof(err));
+        (void)dev->ops->far->stream_start(dev, &e[i].ticket, stream, err, sizeof(err));
+        (void)dev->ops->far->stream_wait(dev, &e[i].ticket, stream, err, sizeof(err));
         if (pthread_create(&thread[i], NULL, helper, &e[i]))
             bail("no thread");
     }
     usleep(seed * 40503u % 1500);
+    __atomic_store_n(&busy, busy_value, __ATOMIC_RELEASE);
     freed = fake_cuda_free();
+    if (!freed)
+        diag_state();
     for (int i = 0; i < n; i++)
         (void)pthread_join(thread[i], NULL);
     return freed && !stuck;
 }
 
-int main(void)
+static int with_queues(int n_queues)
 {
     occl_env_t env;
     occl_logger_t log;
-    char err[256] = "";
+    char err[256] = "", number[16];
     uint64_t at, launches;
     void *image;
     occl_link_t link = {NULL, NULL};
-    static occl_dev_run_t run;
+    static job_t run;
     int good = 1, n;
 
+    nqueues = n_queues;
+    memset(streams, 0, sizeof(streams));
+    stop = quit_word = nwork = ndone = nfinished = npopped = stays = armed_while_free = 0;
+    (void)snprintf(number, sizeof(number), "%d", n_queues);
+    if (n_queues == 8 || n_queues == 2) /* what the driver takes without and with MPS */
+        (void)unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    else
+        (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", number, 1);
     occl_env_defaults(&env);
     memset(&log, 0, sizeof(log));
     env.device_arena = 4 << 20;
@@ -417,17 +518,21 @@ int main(void)
         if (n % 5 == 0)
             good &= fake_cuda_free();
     }
-    ok(good, "50 runs that the host starts, the daemon there or gone, cudaFree now and then");
+    ok(good, "%d hardware queues: 50 runs that the host starts, the daemon there or gone, cudaFree now and then", nqueues);
     ok(armed() == 0, "nothing is armed where no stream is used");
 
-    for (n = 0; n < 150 && good; n++)
+    for (n = 0; n < 100 && good; n++)
         good = round_of(1, (unsigned)n + 1);
-    ok(good, "150 times: a stream waits for a run, cudaFree waits for the stream (%d)", n);
-    for (n = 0; n < 200 && good; n++)
-        good = round_of(1 + n % 6, (unsigned)n + 1000);
-    ok(good, "the same with up to 6 runs at once (%d)", n);
-    ok(armed_while_free > 0, "cudaFree met armed launches %llu times, the daemon stayed for lack of one %llu times",
-       (unsigned long long)armed_while_free, (unsigned long long)stays);
+    ok(good, "100 times: a stream waits for a run, cudaFree waits for the stream (%d)", n);
+    for (n = 0; n < 150 && good; n++)
+        good = round_of(1 + n % 16, (unsigned)n + 1000);
+    ok(good, "the same with up to 16 streams at once (%d)", n);
+    if (nqueues >= ARM_MIN)
+        ok(armed_while_free > 0, "cudaFree met armed launches %llu times, the daemon stayed for lack of one %llu times",
+           (unsigned long long)armed_while_free, (unsigned long long)stays);
+    else
+        ok(armed_while_free == 0 && stays > 0, "with so few queues nothing is ever armed, and the daemon stays (%llu times asked)",
+           (unsigned long long)stays);
     ok(good && fake_cuda_free() && armed() == 0, "with no run owed nothing is armed: cudaFree returns");
     for (n = 0; n < 20 && good; n++)
         good = run_to_its_end(&run) && fake_cuda_free();
@@ -437,5 +542,14 @@ int main(void)
     ok(cuda->launches == launches && occl_cuda_is_out(cuda, NULL), "with nothing to do the daemon is out and stays out");
     if (good) /* else its threads are stuck */
         dev->ops->destroy(dev);
+    return good;
+}
+
+int main(void)
+{
+    static const int queues[] = {8, 2, 1, 4};
+    for (int i = 0; i < 4; i++)
+        if (!with_queues(queues[i]))
+            break;
     return tap_done();
 }
