@@ -123,6 +123,10 @@ AC_ARG_ENABLE([mpi-suffix],
 OCCL_SUFFIX=
 AS_CASE([$enable_mpi_suffix], [no], [], [yes], [OCCL_SUFFIX=_$OCCL_MPI], [OCCL_SUFFIX=_$enable_mpi_suffix])
 AC_SUBST([OCCL_SUFFIX])
+OCCL_MODDIR=$with_fortran_moddir
+AS_IF([test -z "$OCCL_MODDIR"], [AS_IF([test -z "$OCCL_SUFFIX"], [OCCL_MODDIR='${includedir}'],
+  [OCCL_MODDIR="\${includedir}/mpix_occl$OCCL_SUFFIX"])])
+AC_SUBST([OCCL_MODDIR])
 # Tools only (occl_perf -> occl_perf_mpich, and their man pages); pages of
 # functions say the same for every MPI and keep their names.
 AS_IF([test -n "$OCCL_SUFFIX"], [

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 AC_DEFUN([OCCL_SUMMARY], [
-AS_IF([test "x$occl_fortran" = xyes], [occl_say_fc="yes ($FC)"], [occl_say_fc=no])
+AS_IF([test "x$occl_fortran" = xyes], [occl_say_fc="yes ($FC, modules in $OCCL_MODDIR)"],
+  [occl_say_fc="no ($occl_fortran_why)"])
 AS_IF([test "x$occl_cuda" = xno], [occl_say_cuda="no ($occl_cuda_why)"], [occl_say_cuda="$occl_cuda ($CUDA_DIR)"])
 AS_IF([test "x$occl_mpi_run" = xyes], [occl_say_run="2 ranks seen"], [occl_say_run="not tried: nothing was run here"])
 # Found for transports and placement to come; no source uses them yet

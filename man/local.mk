@@ -10,6 +10,7 @@ occl_man_pages = \
 	man/man3/MPIX_Occl_comm_attach.3 \
 	man/man3/MPIX_Occl_comm_get_error.3 \
 	man/man3/MPIX_Occl_continue.3 \
+	man/man3/MPIX_Occl_coll_c2f.3 \
 	man/man3/MPIX_Occl_coll_cancel.3 \
 	man/man3/MPIX_Occl_coll_wait.3 \
 	man/man3/MPIX_Occl_dump.3 \
@@ -47,6 +48,7 @@ occl_man_links = \
 	man/man3/MPIX_Occl_barrier_init.3 \
 	man/man3/MPIX_Occl_bcast_enqueue.3 \
 	man/man3/MPIX_Occl_bcast_init.3 \
+	man/man3/MPIX_Occl_coll_f2c.3 \
 	man/man3/MPIX_Occl_coll_free.3 \
 	man/man3/MPIX_Occl_coll_get_error.3 \
 	man/man3/MPIX_Occl_coll_test.3 \

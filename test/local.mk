@@ -32,7 +32,7 @@ OCCL_SET_all =
 OCCL_SET_smoke = TESTS='$(SMOKE_TESTS)'
 OCCL_SET_emu = TESTS='$(filter test/tap/tap.t test/unit/% test/emu/%,$(TESTS))'
 OCCL_SET_tree = TESTS='$(filter test/tree/%,$(TESTS))'
-OCCL_SET_mpi = TESTS='$(filter test/tap/% test/mpi/%,$(TESTS))'
+OCCL_SET_mpi = TESTS='$(filter test/tap/% test/mpi/% test/fortran/%,$(TESTS))'
 AM_MAKEFLAGS = $(OCCL_SET_$(or $(OCCL_CHECK_SET),$(OCCL_DEFAULT_CHECK_SET)))
 
 # What `make distcheck` configures its copy with: the same MPI, the short tests
@@ -127,6 +127,7 @@ EXTRA_DIST += test/tap/launch.sh test/bench/host.sh
 include test/unit/local.mk
 include test/emu/local.mk
 include test/mpi/local.mk
+include test/fortran/local.mk
 include test/gpu/local.mk
 
 #------------------------------------------------------------------------------

@@ -187,6 +187,8 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
     default:
         return bad(why, len, OCCL_ERR_INTERN, "unknown operation");
     }
+    if (status == OCCL_OK && (a->send == OCCL_MPI_SECTION || a->recv == OCCL_MPI_SECTION))
+        return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
     a->count = rn;
     /* Of nothing the type does not matter, where MPI compares type signatures. (A message's length is the sender's alone.) */
     a->type = rn == 0 && a->op == OCCL_OP_NONE && c->kind != OCCL_COLL_SENDRECV ? (uint32_t)OCCL_T_BYTE : rt.id;

@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "core/core.h"
+#include "mpi-ext/c/section.h"
 #include "util/list.h"
 #include "util/lock.h"
 
@@ -192,6 +193,7 @@ struct MPIX_Occl_coll_s {
     occl_coll_t *core;
     occl_mpi_comm_t *m;
     const char *fn; /* MPIX_Occl_allreduce_init, for messages */
+    int number;     /* in Fortran */
     struct MPIX_Occl_coll_s *next;
 };
 struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void);

@@ -57,8 +57,8 @@ int PMPIX_Occl_mem_register(MPI_Comm comm, void *base, MPI_Aint size)
         return occl_mpi_fail(NULL, comm, fn, status, "%s", why);
     if (size < 1)
         return occl_mpi_fail(m, comm, fn, OCCL_ERR_ARG, "size is %lld", (long long)size);
-    if (!base)
-        return occl_mpi_fail(m, comm, fn, OCCL_ERR_BUFFER, "base is NULL");
+    if (!base || base == OCCL_MPI_SECTION)
+        return occl_mpi_fail(m, comm, fn, OCCL_ERR_BUFFER, "%s", base ? OCCL_MPI_SECTION_TEXT : "base is NULL");
     status = occl_mem_register(m->core, base, (uint64_t)size);
     if (status != OCCL_OK)
         return occl_mpi_fail(m, comm, fn, status, "%s", occl_last_error());

@@ -12,18 +12,50 @@
 static struct MPIX_Occl_coll_s *spare;
 static occl_lock_t spare_lock = OCCL_LOCK_INIT;
 
+/* Each has a number for good, its Fortran handle: that of its slab and its place there. Two levels, so that there is no table to
+ * move while others read it: a slab is written before its address is released, and never changes. */
+enum { SLAB = 32, SHELF = 1024, SHELVES = 1024 };
+typedef struct {
+    _Atomic(struct MPIX_Occl_coll_s *) slab[SHELF];
+} shelf_t;
+static _Atomic(shelf_t *) shelves[SHELVES];
+static int slabs;
+
+/* Under the lock. The first number of the slab; 0: no memory for it */
+static int shelve(struct MPIX_Occl_coll_s *slab)
+{
+    int n = slabs;
+    shelf_t *shelf;
+
+    if (n == SHELF * SHELVES)
+        return 0;
+    shelf = atomic_load_explicit(&shelves[n / SHELF], memory_order_relaxed);
+    if (!shelf) {
+        if (!(shelf = calloc(1, sizeof *shelf)))
+            return 0;
+        atomic_store_explicit(&shelves[n / SHELF], shelf, memory_order_release);
+    }
+    atomic_store_explicit(&shelf->slab[n % SHELF], slab, memory_order_release);
+    slabs = n + 1;
+    return n * SLAB + 1;
+}
+
 struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void)
 {
-    enum { SLAB = 32 };
     struct MPIX_Occl_coll_s *c;
+    int first;
 
     occl_lock(&spare_lock);
     if (!spare && (c = calloc(SLAB, sizeof *c)) != NULL) {
-        for (int i = 0; i < SLAB; i++) {
+        first = shelve(c);
+        for (int i = 0; i < SLAB && first; i++) {
             atomic_init(&c[i].magic, OCCL_COLL_FREE);
+            c[i].number = first + i;
             c[i].next = spare;
             spare = &c[i];
         }
+        if (!first)
+            free(c);
     }
     if ((c = spare) != NULL)
         spare = c->next;
@@ -268,3 +300,23 @@ int PMPIX_Occl_coll_get_error(MPIX_Occl_Coll coll, int *errorcode, char *text, i
     return MPI_SUCCESS;
 }
 OCCL_ALIAS(coll_get_error);
+
+/* --- Fortran's handles -------------------------------------------------------------------------------------------- */
+
+/* As MPI's own: no error, and valid at any time. One that was freed stays what it is, for the calls to refuse. */
+MPI_Fint PMPIX_Occl_coll_c2f(MPIX_Occl_Coll coll) { return coll ? (MPI_Fint)coll->number : 0; }
+OCCL_ALIAS(coll_c2f);
+
+MPIX_Occl_Coll PMPIX_Occl_coll_f2c(MPI_Fint coll)
+{
+    shelf_t *shelf;
+    struct MPIX_Occl_coll_s *slab;
+    int64_t at = (int64_t)coll - 1;
+
+    if (at < 0 || at >= (int64_t)SLAB * SHELF * SHELVES)
+        return MPIX_OCCL_COLL_NULL;
+    shelf = atomic_load_explicit(&shelves[at / SLAB / SHELF], memory_order_acquire);
+    slab = shelf ? atomic_load_explicit(&shelf->slab[at / SLAB % SHELF], memory_order_acquire) : NULL;
+    return slab ? slab + at % SLAB : MPIX_OCCL_COLL_NULL;
+}
+OCCL_ALIAS(coll_f2c);

@@ -1,0 +1,14 @@
+! SPDX-License-Identifier: BSD-3-Clause
+! Every call with mpif.h and mpix_occlf.h: see calls.inc.
+#define MPIFH
+#define CALLS_M calls_mpifh
+#define WAY 'mpif.h'
+#define COMM_T integer
+#define REQUEST_T integer
+#define COLL_T integer
+#define STATUS_T(s) integer :: s(MPI_STATUS_SIZE)
+#define STATUSES_T(s, n) integer :: s(MPI_STATUS_SIZE, n)
+#define SOURCE(s) s(MPI_SOURCE)
+#define TAG(s) s(MPI_TAG)
+#define SOURCE_OF(s, i) s(MPI_SOURCE, i)
+#include "test/fortran/calls.inc"
