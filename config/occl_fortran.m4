@@ -145,6 +145,7 @@ rm -f conftst_c.$ac_objext conftst_f.$ac_objext
 AS_IF([test -z "$occl_fortran_why"], [occl_fortran=yes], [occl_fortran=no])
 AS_IF([test "x$enable_fortran" = xyes && test "x$occl_fortran" = xno],
   [AC_MSG_ERROR([--enable-fortran: $occl_fortran_why])])
+AC_SUBST([OCCL_FORTRAN], [$occl_fortran])
 AC_SUBST([FC_MODOUT])
 AC_SUBST([OCCL_FC_DEFS])
 AM_CONDITIONAL([HAVE_FORTRAN], [test "x$occl_fortran" = xyes])

@@ -34,7 +34,9 @@ occl_man_pages = \
 	man/man3/MPIX_Occl_start_enqueue.3 \
 	man/man3/MPIX_Occl_wait.3 \
 	man/man7/mpix_occl.7 \
-	man/man7/mpix_occl_env.7
+	man/man7/mpix_occl_env.7 \
+	man/man7/mpix_occl_fortran.7 \
+	man/man7/mpix_occl_tuning.7
 
 # Links
 occl_man_links = \
@@ -93,4 +95,5 @@ $(addprefix $(srcdir)/,$(occl_man_pages)): %: %.in $(occl_man_from) $(wildcard $
 	$(OCCL_GEN_MAN)
 $(addprefix $(srcdir)/,$(occl_man_links)): $(occl_man_from)
 	$(OCCL_GEN_MAN)
-$(srcdir)/man/man7/mpix_occl_env.7: $(srcdir)/src/util/env.def $(srcdir)/src/plan/select.c
+$(srcdir)/man/man7/mpix_occl_env.7: $(srcdir)/src/util/env.def
+$(srcdir)/man/man7/mpix_occl_tuning.7: $(srcdir)/src/plan/select.c

@@ -20,11 +20,11 @@ EXTRA_DIST += test/tap/run-tap
 AM_TESTS_ENVIRONMENT = \
 	MPIEXEC='$(MPIEXEC)'; OCCL_MPI='$(OCCL_MPI)'; OCCL_SUFFIX='@OCCL_SUFFIX@'; \
 	top_srcdir='$(top_srcdir)'; top_builddir='$(top_builddir)'; \
-	CC='$(CC)'; TEST_CXX='$(TEST_CXX)'; NM='$(NM)'; MAKE='$(MAKE)'; \
+	CC='$(CC)'; FC='$(FC)'; HAVE_FORTRAN='@OCCL_FORTRAN@'; TEST_CXX='$(TEST_CXX)'; NM='$(NM)'; MAKE='$(MAKE)'; \
 	GROFF='$(GROFF)'; MANDOC='$(MANDOC)'; CMAKE='$(CMAKE)'; PKG_CONFIG='$(PKG_CONFIG)'; \
 	NVCC='$(NVCC)'; CUDA_CPPFLAGS='$(CUDA_CPPFLAGS)'; OCCL_MPI_CFLAGS='$(OCCL_MPI_CFLAGS)'; \
 	OCCL_MPI_PC_CFLAGS='$(OCCL_MPI_PC_CFLAGS)'; SANITIZED='$(OCCL_SANITIZER_FLAGS)'; \
-	export MPIEXEC OCCL_MPI OCCL_SUFFIX top_srcdir top_builddir CC TEST_CXX NM MAKE GROFF \
+	export MPIEXEC OCCL_MPI OCCL_SUFFIX top_srcdir top_builddir CC FC HAVE_FORTRAN TEST_CXX NM MAKE GROFF \
 	  MANDOC CMAKE PKG_CONFIG NVCC CUDA_CPPFLAGS OCCL_MPI_CFLAGS OCCL_MPI_PC_CFLAGS SANITIZED;
 
 # The parts of the tests that can be asked for by OCCL_CHECK_SET (make or environment)
@@ -103,13 +103,13 @@ TESTS += test/tap/run_tap.t
 # tree: tests of the tree itself, shell scripts
 #------------------------------------------------------------------------------
 tree_tests = test/tree/headers.t test/tree/symbols.t test/tree/layering.t test/tree/env.t \
-	test/tree/man.t test/tree/docs.t test/tree/examples.t test/tree/nvcc_check.t test/tree/quickstart.t
+	test/tree/man.t test/tree/docs.t test/tree/examples.t test/tree/nvcc_check.t test/tree/quickstart.t test/tree/coverage.t
 # install.t is no part of the smoke set: distcheck installs and uninstalls by itself
 dist_check_SCRIPTS = $(tree_tests) test/tree/install.t test/tap/run_tap.t
 TESTS += $(tree_tests) test/tree/install.t
 SMOKE_TESTS += $(tree_tests)
 EXTRA_DIST += test/tree/programs test/tree/examples_main.c
-EXTRA_DIST += test/tree/consumer/CMakeLists.txt test/tree/consumer/app.c test/tree/consumer/check
+EXTRA_DIST += test/tree/consumer/CMakeLists.txt test/tree/consumer/app.c test/tree/consumer/app.f90 test/tree/consumer/check
 
 #------------------------------------------------------------------------------
 # The tools and the main job: shell scripts that start them

@@ -549,6 +549,13 @@ static void persistent(void)
     for (int i = 0; i < 4; i++)
         good &= MPIX_Occl_coll_wait(c[3 - i]) == MPI_SUCCESS && y[3 - i] == 2 * (3 - i) + 1;
     ok_all(good, "also without requests, waited for in another order");
+    copy = MPIX_Occl_coll_f2c(MPIX_Occl_coll_c2f(c[1]));
+    good = MPIX_Occl_coll_c2f(c[0]) != MPIX_Occl_coll_c2f(c[1]) && copy == c[1] && MPIX_Occl_start(copy, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS &&
+           MPIX_Occl_coll_wait(c[1]) == MPI_SUCCESS;
+    ok_all(good, "Fortran's handle of an operation leads back to it");
+    ok_all(MPIX_Occl_coll_c2f(MPIX_OCCL_COLL_NULL) == 0 && !MPIX_Occl_coll_f2c(0) && !MPIX_Occl_coll_f2c(-1) &&
+               !MPIX_Occl_coll_f2c(2000000000),
+           "numbers that are none are MPIX_OCCL_COLL_NULL");
 
     meet(comm);
     if (tap_rank == 0) {

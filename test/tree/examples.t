@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The programs in the manual and in the README run on two ranks and say that all is
-# well (status 0). One launch for all of them.
+# well (status 0). One launch for all of them in C, one for each in Fortran.
 . "$top_srcdir/test/tap/tap.sh"
 
 t=$tap_tmp
@@ -13,6 +13,9 @@ n=0
 for page in "$top_srcdir/README" "$top_srcdir"/man/man[37]/*.[37]; do
     rm -f "$t"/prog*.c
     sh "$top_srcdir/test/tree/programs" "$page" "$t/prog"
+    for f in "$t"/prog*.f90; do
+        [ -f "$f" ] && mv "$f" "$t/${page##*/}-${f##*/prog}"
+    done
     for c in "$t"/prog*.c; do
         [ -f "$c" ] || continue
         n=$((n + 1))
@@ -46,4 +49,20 @@ while read -r x; do
     grep -q "^example: $page: good" "$t/said" && ! grep -q "^example: $page: failed" "$t/said"
     ok $? "$page: its program runs and finds its results right"
 done <"$t/examples.def"
+
+for f in "$t"/*.f90; do
+    [ -f "$f" ] || bail "no program in Fortran was found"
+    b=${f##*/}
+    if [ "$HAVE_FORTRAN" != yes ]; then
+        skip "$b: no Fortran in this build"
+        continue
+    fi
+    # shellcheck disable=SC2086
+    runs "$b: compiles" $FC -I"$top_builddir/mpi-ext/fortran" -c "$f" -o "${f%.f90}.o" || continue
+    # shellcheck disable=SC2086
+    runs "$b: links" "$top_builddir/libtool" --silent --tag=FC --mode=link $FC -no-install -o "${f%.f90}" "${f%.f90}.o" \
+        "$top_builddir/libmpix_occl_fortran$OCCL_SUFFIX.la" || continue
+    # shellcheck disable=SC2086
+    runs "$b: runs and finds its results right" timeout -k 5 50 $MPIEXEC -n 2 "${f%.f90}"
+done
 done_testing

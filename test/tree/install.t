@@ -6,11 +6,13 @@
 [ -z "$SANITIZED" ] || skip_all "a sanitizer build is not installed"
 top_srcdir=$(cd "$top_srcdir" && pwd)
 cd "$top_builddir" || bail "no build folder"
-prefix=$tap_tmp/prefix
+# DESTDIR, as packages are made: libtool installs a library that needs another one only where configure said
+dest=$tap_tmp/dest
+prefix=$dest$(sed -n 's/^prefix = //p' Makefile)
 # Not as a part of the make that runs this test
 unset MAKEFLAGS MFLAGS MAKELEVEL TESTS
 
-runs "make install" $MAKE install prefix="$prefix" || { done_testing; }
+runs "make install" $MAKE install DESTDIR="$dest" || { done_testing; }
 module=mpix_occl$OCCL_SUFFIX
 for f in "lib/lib$module.a" "lib/lib$module.so" "lib/pkgconfig/$module.pc"; do
     [ -e "$prefix/$f" ]
@@ -28,6 +30,14 @@ if [ -f "$prefix/include/mpix_occl.h" ]; then
     else
         runs "a program finds it by pkg-config and runs on 2 ranks" \
             sh "$top_srcdir/test/tree/consumer/check" "$tap_tmp/pc" "$module" "$MPIEXEC" "$tap_tmp/app"
+        if [ "$HAVE_FORTRAN" = yes ]; then
+            fmodule=mpix_occl_fortran$OCCL_SUFFIX
+            sed "s|^prefix=.*|prefix=$prefix|" "$prefix/lib/pkgconfig/$fmodule.pc" >"$tap_tmp/pc/$fmodule.pc"
+            runs "and one in Fortran, with the module" env FC="$FC" \
+                sh "$top_srcdir/test/tree/consumer/check" "$tap_tmp/pc" "$fmodule" "$MPIEXEC" "$tap_tmp/app" fortran
+        else
+            skip "no Fortran in this build"
+        fi
         if [ -n "$CMAKE" ]; then
             runs "and by CMake, with three lines" \
                 sh "$top_srcdir/test/tree/consumer/check" "$tap_tmp/pc" "$module" "$MPIEXEC" "$tap_tmp/app" cmake
@@ -39,7 +49,7 @@ else
     skip "no mpix_occl.h yet"
 fi
 tap_todo=
-runs "make uninstall" $MAKE uninstall prefix="$prefix"
-find "$prefix" ! -type d >"$tap_tmp/left"
+runs "make uninstall" $MAKE uninstall DESTDIR="$dest"
+find "$dest" ! -type d >"$tap_tmp/left"
 empty "leaves no file" "$tap_tmp/left"
 done_testing

@@ -38,7 +38,7 @@ while read -r p; do
         empty "$b has the sections of a function's page" "$t/bad"
         ;;
     esac
-    rm -f "$t"/prog*.c
+    rm -f "$t"/prog*.c "$t"/prog*.f90
     sh "$top_srcdir/test/tree/programs" "$p" "$t/prog"
     for c in "$t"/prog*.c; do
         [ -f "$c" ] || continue
@@ -46,6 +46,17 @@ while read -r p; do
         runs "$b: its program compiles" $CC -std=c11 -Wall -Wextra -Werror $OCCL_MPI_CFLAGS \
             -I"$top_builddir/include" -I"$top_srcdir/include" -c "$c" -o "$t/prog.o"
     done
+    # Fortran: examples.t compiles and runs it where there is a compiler
+    case $b in
+    *.3)
+        if grep -q 'no such call in Fortran' "$p"; then
+            ok 0 "$b says why there is nothing in Fortran"
+        else
+            for s in 'int MPIX_Occl_' 'SS Fortran 2008' 'SS Fortran 90 and 77'; do grep -q "$s" "$p" || echo "$s"; done >"$t/bad"
+            empty "$b has its synopsis in three languages" "$t/bad"
+        fi
+        ;;
+    esac
 done <"$t/pages"
 
 for h in "$top_builddir/include/mpix_occl.h" "$top_srcdir/include/mpix_occl.h"; do
@@ -67,6 +78,13 @@ if [ -f "$page" ]; then
     while read -r s; do grep -q -w "$s" "$page" || echo "$s"; done <"$t/stats" >"$t/bad"
     empty "every statistic is explained" "$t/bad"
 fi
+# Each algorithm and operation that a rule may name
+page=$top_srcdir/man/man7/mpix_occl_tuning.7.in
+sed -n '/char \*const table/,/^};/s/^ *"\([a-z_]*\):\([a-z_]*\).*/\1 \2/p' "$top_srcdir/src/plan/select.c" | tr ' ' '\n' | sort -u >"$t/names"
+[ -s "$t/names" ]
+ok $? "there are rules" || diag "none found in src/plan/select.c"
+while read -r s; do grep -q -w -e "$s" "$page" || echo "$s"; done <"$t/names" >"$t/bad"
+empty "mpix_occl_tuning(7) explains what the rules name" "$t/bad"
 for tool in perf stress info; do
     page=$top_srcdir/man/man1/occl_$tool.1.in
     [ -f "$page" ] || continue

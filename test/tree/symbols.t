@@ -46,6 +46,18 @@ else
     skip "no shared library in this build"
 fi
 
+fso=$top_builddir/.libs/libmpix_occl_fortran$OCCL_SUFFIX.so
+if [ -f "$fso" ]; then
+    # Blank commons of mpif.h come with it
+    $NM -D --defined-only "$fso" | awk '{print tolower($3)}' | grep -v -E '^(occl_f(d|08)?_|p?mpix_occl_|__mpix_occl|mpi_|mpif?priv|_init|_fini|__asan|__odr_asan)' >"$t/bad"
+    empty "the Fortran library keeps to names of ours" "$t/bad"
+    $NM -D -u "$fso" | awk '{print $2}' | grep -E '^PMPIX_' >"$t/bad"
+    empty "and calls the functions that a tool may take over" "$t/bad"
+    perl -e 1 2>/dev/null && perl "$top_srcdir/mpi-ext/gen-bindings" names "$top_srcdir/mpi-ext/api.tbl" | grep -v -E '_(c2f|f2c)$' | sort >"$t/names"
+    $NM -D --defined-only "$fso" | sed -n 's/.* occl_f_/MPIX_Occl_/p' | sort | comm -23 "$t/names" - >"$t/bad"
+    empty "every function is there" "$t/bad"
+fi
+
 if [ -f "$a" ]; then
     $NM -g --defined-only "$a" 2>/dev/null | awk 'NF == 3 {print $3}' | sort -u |
         grep -v -E '^(P?MPIX_Occl_|occl_|_Z|__cuda|__nv|fatbin|DW\.ref\.|__asan|__odr_asan|__tsan|__start|__stop|_ZTV|__device_stub)' >"$t/bad"
