@@ -13,7 +13,7 @@
  *   slots    the sender pushes into small slots that the receiver owns (own slots of the link, or larger ones from the
  *            receiver's pool, agreed at the gate). Needs no peer buffer, so it may run without a gate. Message number k of a
  *            run on a link uses slot k % nslots of the half (run number & 1); from k >= nslots on the sender waits for credit.
- *            One section only, because k counts on through it.
+ *            All messages of a link are sent in one section and received in one, because k counts on through it.
  *   exposed  steps read and write peers' user buffers (XSEND, XRECV) whose addresses the gate has exchanged; SIG words order
  *            them. Every rank ends with "post SIG to all, wait for SIG of all", so no buffer is in use after completion.
  *
@@ -46,7 +46,7 @@ enum {
     OCCL_STEP_NOP = 0,      /* flags only */
     OCCL_STEP_COPY,         /* dst = src */
     OCCL_STEP_REDUCE,       /* dst = src op src2, in this order */
-    OCCL_STEP_REDUCE_ALL,   /* dst = fold over ranks 0..n-1 in rank order: mine is src, those of the others are src2
+    OCCL_STEP_REDUCE_ALL,   /* dst = fold over ranks 0..stride-1 in rank order: mine is src, those of the others are src2
                                (RXSLOT, or XSEND/XRECV at src2.off) */
     OCCL_STEP_SPREAD,       /* for every other rank p: TXSLOT(p) = src at off + p * stride */
     OCCL_STEP_COLLECT       /* for every other rank p: dst at off + p * stride = RXSLOT(p) */
@@ -92,7 +92,7 @@ typedef struct occl_step {
     occl_kexpr_t wait_k, post_k;
     occl_ref_t src, src2, dst;
     uint64_t n;       /* elements of this step over all iterations */
-    uint64_t stride;  /* elements, for SPREAD and COLLECT */
+    uint64_t stride;  /* elements, for SPREAD and COLLECT; ranks, for REDUCE_ALL */
 } occl_step_t;
 
 typedef struct occl_section {

@@ -94,7 +94,7 @@ OCCL_FN void occl_quick_make(occl_cache_t *k, const occl_dev_run_t *w)
                 q->own = occl_quick_operand(&s->src, 0, eb);
                 if (q->own == OCCL_QUICK_NONE)
                     return;
-                q->rows = n;
+                q->rows = (uint32_t)s->stride;
             } else if (q->rows || (s->op != OCCL_STEP_COPY && s->op != OCCL_STEP_COLLECT) || (s->op == OCCL_STEP_COPY && s->src.space != OCCL_SP_RXSLOT)) {
                 return;
             }

@@ -386,7 +386,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
                                  uint64_t lo, uint64_t cnt)
 {
     uint32_t c = ch->index, n = occl_plan_of(r)->nranks, me = occl_plan_of(r)->rank, eb = occl_plan_of(r)->elem_bytes, i;
-    uint32_t nsrc = s->op == OCCL_STEP_REDUCE_ALL ? n : s->op == OCCL_STEP_REDUCE ? 2 : 1;
+    uint32_t nsrc = s->op == OCCL_STEP_REDUCE_ALL ? (uint32_t)s->stride : s->op == OCCL_STEP_REDUCE ? 2 : 1;
     unsigned char *d = occl_operand(r, c, s, &s->dst, iter, lo);
     const void **srcs = ch->srcs;
 #if OCCL_CUDA
@@ -395,7 +395,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
         if (at < bytes) {
             uint64_t to, *stage = occl_cache_of(ch)->stage + occl_lane(l);
             stage[me * occl_words_of(r, s)] = occl_words_load(occl_operand(r, c, s, &s->src, iter, lo) + at, bytes - at);
-            done = occl_dev_fold_little(occl_plan_of(r)->type, occl_plan_of(r)->op, stage, occl_words_of(r, s), n, &to);
+            done = occl_dev_fold_little(occl_plan_of(r)->type, occl_plan_of(r)->op, stage, occl_words_of(r, s), nsrc, &to);
             if (done)
                 occl_words_put(d + at, to, bytes - at);
         }

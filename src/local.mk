@@ -37,7 +37,7 @@ occl_core_files += \
 # plan: one file an algorithm
 occl_core_files += src/plan/plan.c src/plan/plan.h src/plan/planner.h src/plan/select.c src/plan/select.h
 occl_core_files += src/plan/oneshot.c src/plan/twoshot.c src/plan/direct.c src/plan/ring.c src/plan/tree.c
-occl_core_files += src/plan/pairwise.c src/plan/dissemination.c src/plan/push.c
+occl_core_files += src/plan/pairwise.c src/plan/dissemination.c src/plan/push.c src/plan/scan.c src/plan/exchange.c
 
 # device: where channels run
 occl_cuda_files += src/device/cuda.c src/device/cuda.h src/device/cuda_device.c \

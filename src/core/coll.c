@@ -13,22 +13,235 @@
 
 static int reduces(occl_collkind_t k)
 {
-    return k == OCCL_COLL_REDUCE || k == OCCL_COLL_ALLREDUCE || k == OCCL_COLL_REDUCE_SCATTER_BLOCK;
+    return k == OCCL_COLL_REDUCE || k == OCCL_COLL_ALLREDUCE || k == OCCL_COLL_REDUCE_SCATTER_BLOCK || k == OCCL_COLL_SCAN ||
+           k == OCCL_COLL_EXSCAN || k == OCCL_COLL_REDUCE_SCATTER;
 }
 
 static int rooted(occl_collkind_t k)
 {
-    return k == OCCL_COLL_BCAST || k == OCCL_COLL_REDUCE || k == OCCL_COLL_GATHER || k == OCCL_COLL_SCATTER;
+    return k == OCCL_COLL_BCAST || k == OCCL_COLL_REDUCE || k == OCCL_COLL_GATHER || k == OCCL_COLL_SCATTER ||
+           k == OCCL_COLL_GATHERV || k == OCCL_COLL_SCATTERV;
+}
+
+/* Where all members must agree whether they are in place: blocks are exchanged within RECV. */
+static int swaps(const occl_coll_args_t *a)
+{
+    return a->in_place && (a->kind == OCCL_COLL_ALLTOALL || a->kind == OCCL_COLL_ALLTOALLV || a->kind == OCCL_COLL_ALLTOALLW);
+}
+
+static int has_blocks(occl_collkind_t k) { return occl_coll_exchanges(k) || k == OCCL_COLL_REDUCE_SCATTER; }
+
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
+
+/* Displacements count from the lowest one: the buffer begins there. */
+static const void *rebase(const void *buf, occl_block_t *b, uint32_t n)
+{
+    int64_t low = INT64_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        if (b[i].n && (int64_t)b[i].at < low)
+            low = (int64_t)b[i].at;
+    if (low == INT64_MAX)
+        low = 0;
+    for (uint32_t i = 0; i < n; i++)
+        b[i].at = b[i].n ? b[i].at - (uint64_t)low : 0;
+    return (const void *)((uintptr_t)buf + (uintptr_t)low);
+}
+
+/* No lock. args with blocks of our own, which *blocks_p is to be freed by. */
+static occl_status_t take_blocks(const occl_comm_t *c, occl_coll_args_t *a, occl_block_t **blocks_p)
+{
+    occl_block_t *b;
+    *blocks_p = NULL;
+    if (OCCL_LIKELY((unsigned)a->kind >= OCCL_COLL_COUNT || !has_blocks(a->kind)))
+        return OCCL_OK;
+    if (swaps(a)) {
+        a->sends = a->recvs;
+        a->nsends = a->nrecvs;
+    }
+    if (a->kind == OCCL_COLL_REDUCE_SCATTER && (a->nsends || a->nrecvs != (uint32_t)c->size))
+        return occl_fail(OCCL_ERR_ARG, "a reduce_scatter needs one block for each member");
+    b = calloc((size_t)a->nsends + a->nrecvs + 1, sizeof(*b));
+    if (!b)
+        return occl_fail(OCCL_ERR_RESOURCE, "no memory for %u blocks", a->nsends + a->nrecvs);
+    if (a->nsends)
+        memcpy(b, a->sends, a->nsends * sizeof(*b));
+    if (a->nrecvs)
+        memcpy(b + a->nsends, a->recvs, a->nrecvs * sizeof(*b));
+    a->sends = b;
+    a->recvs = b + a->nsends;
+    *blocks_p = b;
+    if (a->kind == OCCL_COLL_REDUCE_SCATTER) {
+        a->count = 0;
+        for (uint32_t i = 0; i < a->nrecvs; i++) {
+            b[i].peer = (int32_t)i;
+            b[i].type = a->type;
+            b[i].at = a->count;
+            if (__builtin_add_overflow(a->count, b[i].n, &a->count))
+                return occl_fail(OCCL_ERR_COUNT, "the blocks are too large: together they exceed 2^64 elements");
+        }
+        return OCCL_OK;
+    }
+    a->type = OCCL_T_BYTE;
+    a->op = OCCL_OP_NONE;
+    a->count = 0;
+    for (uint32_t i = 0; i < a->nsends + a->nrecvs; i++) {
+        int64_t end;
+        if (b[i].peer < 0 || b[i].peer >= c->size)
+            return occl_fail(OCCL_ERR_RANK, "rank %d is not in the communicator (0 to %d)", (int)b[i].peer, c->size - 1);
+        if (b[i].n > INT64_MAX / 2 || __builtin_add_overflow((int64_t)b[i].at, (int64_t)b[i].n, &end) ||
+            (int64_t)b[i].at < INT64_MIN / 2 || end > INT64_MAX / 2)
+            return occl_fail(OCCL_ERR_COUNT, "a block of %llu bytes at %lld is too large", (unsigned long long)b[i].n,
+                             (long long)b[i].at);
+    }
+    if (!swaps(a))
+        a->send = rebase(a->send, b, a->nsends);
+    a->recv = (void *)(uintptr_t)rebase(a->recv, b + a->nsends, a->nrecvs);
+    if (swaps(a))
+        memcpy(b, b + a->nsends, a->nsends * sizeof(*b));
+    return OCCL_OK;
+}
+
+static uint64_t span_of(const occl_block_t *b, uint32_t n)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (b[i].n && b[i].at + b[i].n > end)
+            end = b[i].at + b[i].n;
+    return end;
+}
+
+typedef struct piece {
+    uintptr_t at, end;
+    int recv;
+} piece_t;
+
+static int by_address(const void *a, const void *b)
+{
+    const piece_t *x = a, *y = b;
+    return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->recv - y->recv;
+}
+
+/* No byte is written twice, or both written and read; and what goes to oneself fits. */
+static occl_status_t check_blocks(const occl_comm_t *c, const occl_coll_args_t *a)
+{
+    uint32_t n = 0, k = 0;
+    uintptr_t recv_end = 0, send_end = 0;
+    occl_status_t s = OCCL_OK;
+    piece_t *p = malloc(((size_t)a->nsends + a->nrecvs + 1) * sizeof(*p));
+    if (!p)
+        return occl_fail(OCCL_ERR_RESOURCE, "no memory to look at %u blocks", a->nsends + a->nrecvs);
+    for (uint32_t i = 0; i < a->nsends; i++) {
+        const occl_block_t *b = &a->sends[i], *r = NULL;
+        if (b->n && !swaps(a))
+            p[n++] = (piece_t){(uintptr_t)a->send + b->at, (uintptr_t)a->send + b->at + b->n, 0};
+        if (b->peer != c->rank)
+            continue;
+        for (; k < a->nrecvs && !r; k++)
+            if (a->recvs[k].peer == c->rank)
+                r = &a->recvs[k];
+        if (r && b->n == r->n && b->n && b->type != r->type)
+            s = occl_fail(OCCL_ERR_TYPE, "what rank %d sends to itself is of the type %s, what it expects of the type %s", c->rank,
+                          occl_type_name(b->type), occl_type_name(r->type));
+        else if (!r || b->n != r->n)
+            s = occl_fail(OCCL_ERR_COUNT, "rank %d sends itself %llu bytes and expects %llu; they must be equal", c->rank,
+                          (unsigned long long)b->n, (unsigned long long)(r ? r->n : 0));
+        if (s != OCCL_OK)
+            break;
+    }
+    for (uint32_t i = 0; s == OCCL_OK && i < a->nrecvs; i++)
+        if (a->recvs[i].n)
+            p[n++] = (piece_t){(uintptr_t)a->recv + a->recvs[i].at, (uintptr_t)a->recv + a->recvs[i].at + a->recvs[i].n, 1};
+    if (s == OCCL_OK)
+        qsort(p, n, sizeof(*p), by_address);
+    for (uint32_t i = 0; s == OCCL_OK && i < n; i++) {
+        if (p[i].at < recv_end && p[i].recv && p[i].at >= send_end)
+            s = occl_fail(OCCL_ERR_BUFFER, "blocks of the receive buffer overlap");
+        else if (p[i].at < recv_end || (p[i].recv && p[i].at < send_end))
+            s = occl_fail(OCCL_ERR_BUFFER, "blocks of the send and the receive buffer overlap");
+        if (p[i].recv && p[i].end > recv_end)
+            recv_end = p[i].end;
+        if (!p[i].recv && p[i].end > send_end)
+            send_end = p[i].end;
+    }
+    free(p);
+    return s;
+}
+
+static uint64_t half_of(int from, int to, uint32_t which, const occl_block_t *b)
+{
+    uint64_t h = occl_hash_mix(((uint64_t)(uint32_t)from << 32 | (uint32_t)to) + 1);
+    h = occl_hash_mix(h ^ ((uint64_t)which << 32 | b->type));
+    return occl_hash_mix(h + b->n);
+}
+
+/* What the record of an exchange says of its blocks. False: no memory. */
+static int describe(const occl_comm_t *c, occl_coll_t *coll)
+{
+    const occl_coll_args_t *a = &coll->args;
+    occl_record_t *w = &coll->wire;
+    uint32_t *seen = calloc(2 * (size_t)c->size, sizeof(*seen)), *filled = seen + c->size;
+    if (!seen)
+        return 0;
+    for (int out = 1; out >= 0; out--) {
+        const occl_block_t *b = out ? a->sends : a->recvs;
+        memset(seen, 0, 2 * (size_t)c->size * sizeof(*seen));
+        for (uint32_t i = 0; i < (out ? a->nsends : a->nrecvs); i++) {
+            uint32_t which = seen[b[i].peer]++;
+            if (!b[i].n)
+                continue;
+            if (filled[b[i].peer]++ && b[i].peer != c->rank)
+                coll->rec_flags |= REC_SLOTS; /* an exposed plan has one address for each peer */
+            w->balance += out ? half_of(c->rank, b[i].peer, which, &b[i]) : -half_of(b[i].peer, c->rank, which, &b[i]);
+            if (out && b[i].peer != c->rank) {
+                w->moved += b[i].n;
+                w->nmoved++;
+            }
+        }
+    }
+    free(seen);
+    return 1;
+}
+
+/* Every rank knows every length: their sum, the longest, how many are not 0, and a hash. */
+typedef struct lengths {
+    uint64_t sum, longest, some, hash;
+} lengths_t;
+
+static void add_length(lengths_t *l, uint32_t rank, uint64_t n, uint32_t type)
+{
+    if (!n)
+        return;
+    l->sum += n;
+    l->some++;
+    l->longest = n > l->longest ? n : l->longest;
+    l->hash += occl_hash_mix(occl_hash_mix((uint64_t)rank << 32 | type) + n);
+}
+
+static lengths_t lengths_of(const occl_comm_t *c, const occl_coll_args_t *a)
+{
+    lengths_t l = {0, 0, 0, 0};
+    int all = a->kind == OCCL_COLL_REDUCE_SCATTER;
+    for (uint32_t i = 0; i < a->nrecvs; i++)
+        if (all || a->recvs[i].peer != c->rank)
+            add_length(&l, (uint32_t)a->recvs[i].peer, a->recvs[i].n, a->recvs[i].type);
+    if (!all && a->nsends)
+        add_length(&l, (uint32_t)c->rank, a->sends[0].n, a->sends[0].type);
+    return l;
 }
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-/* Blocks of `count` elements that each buffer holds: what plan.h says of SEND and RECV. */
+/* Bytes of each buffer that count: what plan.h says of SEND and RECV. */
 static void extents(const occl_comm_t *c, const occl_coll_args_t *a, uint64_t *send_p, uint64_t *recv_p)
 {
-    uint64_t n = (uint64_t)c->size;
+    uint64_t n = (uint64_t)c->size, bytes = a->count * occl_host_type_bytes(a->type);
     int root = a->root == c->rank;
     uint64_t send = 0, recv = 0;
+    if (occl_coll_exchanges(a->kind)) {
+        *send_p = swaps(a) ? 0 : span_of(a->sends, a->nsends);
+        *recv_p = span_of(a->recvs, a->nrecvs);
+        return;
+    }
     switch (a->kind) {
     case OCCL_COLL_BCAST:
         recv = 1;
@@ -38,8 +251,13 @@ static void extents(const occl_comm_t *c, const occl_coll_args_t *a, uint64_t *s
         recv = root;
         break;
     case OCCL_COLL_ALLREDUCE:
+    case OCCL_COLL_SCAN:
         send = !a->in_place;
         recv = 1;
+        break;
+    case OCCL_COLL_EXSCAN:
+        send = !a->in_place;
+        recv = a->in_place || c->rank > 0;
         break;
     case OCCL_COLL_GATHER:
         send = !(root && a->in_place);
@@ -65,16 +283,21 @@ static void extents(const occl_comm_t *c, const occl_coll_args_t *a, uint64_t *s
         send = a->sender != 0;
         recv = a->sender == 0;
         break;
+    case OCCL_COLL_REDUCE_SCATTER:
+        send = !a->in_place;
+        *recv_p = a->in_place ? bytes : a->recvs[c->rank].n * occl_host_type_bytes(a->type);
+        *send_p = send * bytes;
+        return;
     default:
         break;
     }
-    *send_p = send;
-    *recv_p = recv;
+    *send_p = send * bytes;
+    *recv_p = recv * bytes;
 }
 
 static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_args_t *a)
 {
-    uint64_t send, recv, eb = occl_host_type_bytes(a->type), bytes;
+    uint64_t send, recv, eb = occl_host_type_bytes(a->type);
     if ((unsigned)a->kind >= OCCL_COLL_COUNT)
         return occl_fail(OCCL_ERR_ARG, "no such collective: %d", (int)a->kind);
     if (tag < 0)
@@ -94,15 +317,15 @@ static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_ar
         return occl_fail(OCCL_ERR_COUNT, "count %llu is too large: the buffers would exceed 2^63 bytes",
                          (unsigned long long)a->count);
     extents(c, a, &send, &recv);
-    bytes = a->count * eb;
-    if (bytes && send && !a->send)
-        return occl_fail(OCCL_ERR_BUFFER, "the send buffer is NULL but has %llu elements", (unsigned long long)(a->count * send));
-    if (bytes && recv && !a->recv)
-        return occl_fail(OCCL_ERR_BUFFER, "the receive buffer is NULL but has %llu elements",
-                         (unsigned long long)(a->count * recv));
-    if (bytes && send && recv && !a->in_place) {
+    if (send && !a->send)
+        return occl_fail(OCCL_ERR_BUFFER, "the send buffer is NULL but has %llu elements", (unsigned long long)(send / eb));
+    if (recv && !a->recv)
+        return occl_fail(OCCL_ERR_BUFFER, "the receive buffer is NULL but has %llu elements", (unsigned long long)(recv / eb));
+    if (occl_coll_exchanges(a->kind))
+        return check_blocks(c, a);
+    if (send && recv && !a->in_place) {
         uintptr_t s = (uintptr_t)a->send, r = (uintptr_t)a->recv;
-        if (s < r + bytes * recv && r < s + bytes * send)
+        if (s < r + recv && r < s + send)
             return occl_fail(OCCL_ERR_BUFFER, "send and receive buffers overlap; use MPI_IN_PLACE");
     }
     return OCCL_OK;
@@ -110,7 +333,25 @@ static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_ar
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t plan_key(const occl_plan_args_t *a, int hidden) { return occl_hash_bytes(a, sizeof(*a), (uint64_t)hidden); }
+/* blocks: those that a says the number of. The pointers in a are NULL. */
+static uint64_t plan_key(const occl_plan_args_t *a, const occl_block_t *blocks, int hidden)
+{
+    uint64_t h = occl_hash_bytes(a, sizeof(*a), (uint64_t)hidden);
+    return a->nsends + a->nrecvs ? occl_hash_bytes(blocks, (a->nsends + a->nrecvs) * sizeof(*blocks), h) : h;
+}
+
+static int same_plan(const occl_cached_plan_t *cp, const occl_plan_args_t *a, const occl_block_t *blocks, int hidden)
+{
+    return cp->hidden == hidden && memcmp(&cp->args, a, sizeof(*a)) == 0 &&
+           (a->nsends + a->nrecvs == 0 || memcmp(cp->blocks, blocks, (a->nsends + a->nrecvs) * sizeof(*blocks)) == 0);
+}
+
+static void free_plan(occl_cached_plan_t *cp)
+{
+    occl_plan_free(cp->plan);
+    free(cp->blocks);
+    free(cp);
+}
 
 /*
  * Channels of a collective, from its size. One has room for so much in words; what goes from buffer to buffer is worth another
@@ -137,8 +378,7 @@ static void forget_unused_plans(occl_comm_t *c)
     while ((v = occl_hash_next(&c->plans, &at, &key)) != NULL) {
         occl_cached_plan_t *cp = v;
         if (!cp->refs) {
-            occl_plan_free(cp->plan);
-            free(cp);
+            free_plan(cp);
         } else if (occl_hash_put(&keep, key, cp) != OCCL_OK) {
             cp->key = 0; /* no memory to keep it in the table: freed with its last reference */
         }
@@ -150,21 +390,51 @@ static void forget_unused_plans(occl_comm_t *c)
 void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
 {
     (void)c;
-    if (--cp->refs == 0 && cp->key == 0) {
-        occl_plan_free(cp->plan);
-        free(cp);
-    }
+    if (--cp->refs == 0 && cp->key == 0)
+        free_plan(cp);
 }
 
-/* Chooses algorithm and movement from the signature and what was agreed at attach, and gives a referenced plan. */
+static void select_in(occl_comm_t *c, const occl_tag_t *t, const occl_plan_args_t *pa, occl_select_t *in)
+{
+    memset(in, 0, sizeof(*in));
+    in->kind = pa->kind;
+    in->type = pa->type;
+    in->nranks = t->n;
+    in->count = pa->count;
+    in->elem_bytes = pa->elem_bytes;
+    in->in_place = (int)pa->in_place;
+    in->exposed = c->exposed != 0;
+    in->far = c->dev->ops->far != NULL;
+    in->eager_max = c->eager_max;
+    in->direct_min = in->far ? 0 : c->direct_min; /* far: its rules say */
+    in->slot_data = (uint32_t)occl_slot_capacity(c->geo.slot_bytes);
+    in->nslots = c->geo.nslots;
+    in->nchannels = channels_for(c, pa->count * pa->elem_bytes, 0);
+    in->algo = c->algo;
+}
+
+occl_movement_t occl_exchange_move(occl_comm_t *c, const occl_tag_t *t, const occl_coll_args_t *a, uint64_t bytes)
+{
+    occl_plan_args_t pa = {.kind = a->kind, .count = bytes, .type = OCCL_T_BYTE, .elem_bytes = 1, .in_place = a->in_place != 0};
+    occl_select_t in;
+    occl_choice_t out;
+    select_in(c, t, &pa, &in);
+    return occl_plan_select(&in, &out) == OCCL_OK ? out.move : OCCL_MOVE_SLOTS;
+}
+
+/* Chooses algorithm and movement from the signature and what was agreed at attach, and gives a referenced plan. For an exchange in
+ * which not all know all lengths the gate has the choice: from buffer to buffer, if that is possible, or through slots (hidden). */
 occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,
                                occl_cached_plan_t **cp_p)
 {
+    int exchange = occl_coll_exchanges(a->kind), known = occl_coll_known(a->kind), same = 1;
+    lengths_t l = {0, 0, 0, 0};
+    const occl_block_t *blocks = NULL;
     occl_plan_args_t pa;
     occl_select_t in;
     occl_choice_t out;
     occl_cached_plan_t *cp;
-    occl_status_t s;
+    occl_status_t s = OCCL_OK;
     memset(&pa, 0, sizeof(pa)); /* hashed and compared as bytes */
     pa.kind = a->kind;
     pa.rank = t->me;
@@ -175,64 +445,90 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
     pa.op = reduces(a->kind) ? a->op : OCCL_OP_NONE;
     pa.elem_bytes = (uint32_t)occl_host_type_bytes(a->type);
     pa.in_place = (uint32_t)(a->in_place != 0);
+    if (OCCL_UNLIKELY(has_blocks(a->kind))) {
+        if (known || !exchange)
+            l = lengths_of(c, a);
+        for (uint32_t i = 1; !exchange && i < a->nrecvs; i++)
+            same &= a->recvs[i].n == a->recvs[0].n;
+        if (!exchange && same) { /* the blocks are equal */
+            pa.kind = OCCL_COLL_REDUCE_SCATTER_BLOCK;
+            pa.count = a->recvs[0].n;
+        } else {
+            pa.nsends = a->nsends;
+            pa.nrecvs = a->nrecvs;
+            blocks = a->nsends ? a->sends : a->recvs;
+        }
+        if (exchange) {
+            pa.least = occl_slot_capacity(c->geo.slot_bytes);
+            pa.count = l.some ? (l.sum + l.some - 1) / l.some : 0;
+        }
+    }
     /* Everything else that the choice depends on is the communicator's, so the key may leave the choice out. */
-    cp = occl_hash_get(&c->plans, plan_key(&pa, hidden));
-    if (cp && cp->hidden == hidden && memcmp(&cp->args, &pa, sizeof(pa)) == 0) {
+    cp = occl_hash_get(&c->plans, plan_key(&pa, blocks, hidden));
+    if (cp && same_plan(cp, &pa, blocks, hidden)) {
         cp->refs++;
         *cp_p = cp;
         return OCCL_OK;
     }
-    memset(&in, 0, sizeof(in));
-    in.kind = a->kind;
-    in.type = a->type;
-    in.nranks = t->n;
-    in.count = count;
-    in.elem_bytes = pa.elem_bytes;
-    in.in_place = a->in_place;
-    in.exposed = c->exposed && !hidden;
-    in.far = c->dev->ops->far != NULL;
-    in.eager_max = c->eager_max;
-    in.direct_min = in.far ? 0 : c->direct_min; /* far: its rules say */
-    in.slot_data = (uint32_t)occl_slot_capacity(c->geo.slot_bytes);
-    in.nslots = c->geo.nslots;
-    in.nchannels = channels_for(c, count * pa.elem_bytes, 0);
-    in.algo = c->algo;
-    s = occl_plan_select(&in, &out);
+    select_in(c, t, &pa, &in);
+    in.exposed = in.exposed && !hidden;
+    if (pa.kind == OCCL_COLL_REDUCE_SCATTER)
+        in.count = l.longest;
+    if (exchange && !known) {
+        out.planner = occl_planner_find(a->kind, "exchange");
+        out.move = hidden ? OCCL_MOVE_SLOTS : OCCL_MOVE_EXPOSED;
+        out.gated = 1;
+    } else {
+        s = occl_plan_select(&in, &out);
+    }
     if (s != OCCL_OK)
         return occl_fail(s, "no algorithm for this %s (OCCL_ALGO is \"%.100s\")", occl_coll_name(a->kind), c->algo);
+    if (exchange && known) /* short ones go at once, and each link has one message */
+        out.gated = out.move == OCCL_MOVE_EXPOSED || l.longest > pa.least || l.longest > c->eager_max;
     if (c->plans.count >= PLANS_KEPT)
         forget_unused_plans(c);
     cp = calloc(1, sizeof(*cp));
     if (!cp)
         return occl_fail(OCCL_ERR_RESOURCE, "no memory for a plan");
     cp->args = pa;
+    if (blocks) {
+        cp->blocks = malloc((pa.nsends + pa.nrecvs + 1) * sizeof(*blocks));
+        if (!cp->blocks) {
+            free(cp);
+            return occl_fail(OCCL_ERR_RESOURCE, "no memory for a plan");
+        }
+        memcpy(cp->blocks, blocks, (pa.nsends + pa.nrecvs) * sizeof(*blocks));
+        pa.sends = cp->blocks;
+        pa.recvs = cp->blocks + pa.nsends;
+    }
     pa.move = out.move;
-    pa.nchannels = channels_for(c, count * pa.elem_bytes, out.move == OCCL_MOVE_EXPOSED);
+    /* What is exchanged on a channel must be so at both ends, and nobody knows how much that is. */
+    pa.nchannels = channels_for(c, exchange ? (out.move == OCCL_MOVE_EXPOSED ? UINT64_MAX : 0) : count * pa.elem_bytes,
+                                out.move == OCCL_MOVE_EXPOSED);
     s = out.planner->build(&pa, &cp->plan);
     if (s != OCCL_OK) {
-        free(cp);
+        free_plan(cp);
         return occl_fail(s, "the %s algorithm cannot do this %s", out.planner->name, occl_coll_name(a->kind));
     }
     {
         uint64_t chunk = (out.move == OCCL_MOVE_EXPOSED ? occl_chunk_bytes(c, cp->plan) : in.slot_data) / pa.elem_bytes;
         if (!occl_plan_fits(cp->plan, chunk ? chunk : 1)) {
-            occl_plan_free(cp->plan);
-            free(cp);
+            free_plan(cp);
             return occl_fail(OCCL_ERR_COUNT, "count %llu is too large for steps of %llu bytes (OCCL_CHUNK)",
                              (unsigned long long)count, (unsigned long long)(chunk * pa.elem_bytes));
         }
     }
     cp->gated = out.gated;
     cp->hidden = hidden;
-    cp->words = in.far && occl_plan_words(out.planner, cp->plan, in.slot_data / pa.elem_bytes, c->geo.slot_bytes, c->geo.nslots,
-                                          OCCL_STAGE_BYTES);
-    cp->key = plan_key(&cp->args, hidden);
+    cp->words = in.far && !exchange && occl_plan_words(out.planner, cp->plan, in.slot_data / pa.elem_bytes, c->geo.slot_bytes,
+                                                       c->geo.nslots, OCCL_STAGE_BYTES);
+    cp->key = plan_key(&cp->args, cp->blocks, hidden);
     /* A plan that does not get into the table (a collision, no memory) lives as long as its references. */
     if (occl_hash_get(&c->plans, cp->key) || occl_hash_put(&c->plans, cp->key, cp) != OCCL_OK)
         cp->key = 0;
     cp->refs = 1;
     occl_log(&c->ctx->log, OCCL_LOG_DEBUG | OCCL_AREA_CHOICE, "%s of %llu x %s on %u ranks: %s, %s, %s", occl_coll_name(a->kind),
-             (unsigned long long)count, "elements", t->n, out.planner->name,
+             (unsigned long long)pa.count, "elements", t->n, out.planner->name,
              out.move == OCCL_MOVE_SLOTS ? "through slots" : "from and to user buffers", out.gated ? "gated" : "eager");
     *cp_p = cp;
     return OCCL_OK;
@@ -244,16 +540,16 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
 static occl_status_t buffers_known(const occl_comm_t *c, const occl_coll_args_t *a, occl_buffer_t *s, occl_buffer_t *r)
 {
     const occl_device_far_ops_t *far = c->dev->ops->far;
-    uint64_t send, recv, bytes = a->count * occl_host_type_bytes(a->type);
+    uint64_t send, recv;
     occl_status_t status = OCCL_OK;
     char err[256] = "";
     if (!far)
         return OCCL_OK;
     extents(c, a, &send, &recv);
-    if (bytes && send)
-        status = far->buffer(c->dev, a->send, bytes * send, c->exposed, s, err, sizeof(err));
-    if (status == OCCL_OK && bytes && recv)
-        status = far->buffer(c->dev, a->recv, bytes * recv, c->exposed, r, err, sizeof(err));
+    if (send)
+        status = far->buffer(c->dev, a->send, send, c->exposed, s, err, sizeof(err));
+    if (status == OCCL_OK && recv)
+        status = far->buffer(c->dev, a->recv, recv, c->exposed, r, err, sizeof(err));
     return status == OCCL_OK ? status : occl_fail(status, "%s", err);
 }
 
@@ -311,6 +607,15 @@ void occl_run_copy_out(occl_run_t *r)
     uint64_t bytes = r->coll->args.kind == OCCL_COLL_SENDRECV && r->bytes < b->bytes ? r->bytes : b->bytes;
     if (!b->bounce || (r->coll->args.kind == OCCL_COLL_BCAST && r->coll->args.root == r->comm->rank))
         return; /* the root's own data are not to be written, not even with what they are */
+    if (occl_coll_exchanges(r->coll->args.kind)) { /* what lies between the blocks is not ours */
+        for (uint32_t i = 0; i < r->coll->args.nrecvs; i++) {
+            const occl_block_t *p = &r->coll->args.recvs[i];
+            memcpy((unsigned char *)r->coll->user_recv + p->at, (unsigned char *)b->bounce + p->at, p->n);
+        }
+        return;
+    }
+    if (r->coll->args.kind == OCCL_COLL_EXSCAN && r->comm->rank == 0)
+        return;
     memcpy(r->coll->user_recv, b->bounce, bytes);
 }
 
@@ -326,6 +631,8 @@ static void place(const occl_comm_t *c, occl_coll_args_t *a)
         a->send = (unsigned char *)a->recv + block * (uint64_t)c->rank;
     else if (reduces(a->kind))
         a->send = a->recv;
+    else if (swaps(a) && a->kind != OCCL_COLL_ALLTOALL)
+        a->send = NULL;
 }
 
 void occl_coll_unref(occl_coll_t *coll)
@@ -343,14 +650,31 @@ void occl_coll_unref(occl_coll_t *coll)
         free(coll->run);
     }
     free(coll->text);
+    free(coll->blocks);
     c->n_colls--;
     free(coll);
     occl_comm_unref(c);
 }
 
-/* bufs: send, receive; taken over when it succeeds. */
+/* The plans of a collective. An exchange has two where there is a choice, and its gate takes one of them. */
+static occl_status_t find_plans(occl_coll_t *coll)
+{
+    occl_comm_t *c = coll->comm;
+    const occl_coll_args_t *a = &coll->args;
+    int exchange = occl_coll_exchanges(a->kind) && !occl_coll_known(a->kind);
+    int slots = exchange && (!c->exposed || swaps(a) || (coll->rec_flags & REC_SLOTS));
+    occl_status_t s = occl_plan_choose(c, coll->tag, a, a->count, slots, &coll->cp);
+    if (s == OCCL_OK && (exchange || c->dev->ops->far) && (coll->cp->plan->flags & OCCL_PLAN_EXPOSED)) {
+        s = occl_plan_choose(c, coll->tag, a, a->count, 1, &coll->alt);
+        if (s != OCCL_OK)
+            occl_plan_put(c, coll->cp);
+    }
+    return s;
+}
+
+/* bufs: send, receive; blocks: of args. Taken over when it succeeds. */
 static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, const occl_buffer_t *bufs,
-                              occl_coll_t **coll_p)
+                              occl_block_t *blocks, occl_coll_t **coll_p)
 {
     occl_coll_t *coll;
     occl_tag_t *t;
@@ -369,13 +693,12 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     coll->user_send = args->send;
     coll->user_recv = args->recv;
     coll->refs = 1;
+    if (OCCL_UNLIKELY(occl_coll_exchanges(args->kind)) && !describe(c, coll)) {
+        free(coll);
+        return occl_fail(OCCL_ERR_RESOURCE, "no memory for a collective");
+    }
     if (args->kind != OCCL_COLL_SENDRECV) {
-        s = occl_plan_choose(c, t, args, args->count, 0, &coll->cp);
-        if (s == OCCL_OK && c->dev->ops->far && (coll->cp->plan->flags & OCCL_PLAN_EXPOSED)) {
-            s = occl_plan_choose(c, t, args, args->count, 1, &coll->alt);
-            if (s != OCCL_OK)
-                occl_plan_put(c, coll->cp);
-        }
+        s = find_plans(coll);
         if (s != OCCL_OK) {
             free(coll);
             return s;
@@ -384,8 +707,7 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     coll->sbuf = bufs[0];
     coll->rbuf = bufs[1];
     place(c, &coll->args);
-    /* Only for an all-to-all must all members agree whether it is in place. */
-    coll->wire.kind = args->kind | (args->kind == OCCL_COLL_ALLTOALL && args->in_place ? WIRE_IN_PLACE : 0);
+    coll->wire.kind = args->kind | (swaps(args) ? WIRE_IN_PLACE : 0);
     coll->wire.type = args->kind == OCCL_COLL_BARRIER ? 0 : args->type;
     coll->wire.op = reduces(args->kind) ? args->op : OCCL_OP_NONE;
     coll->wire.root = rooted(args->kind) ? args->root : -1;
@@ -397,6 +719,18 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
         h = occl_hash_mix(h ^ (uint64_t)(uint32_t)coll->wire.root);
         coll->wire.sig = occl_hash_mix(h ^ (args->kind == OCCL_COLL_SENDRECV ? 0 : coll->wire.count));
     }
+    if (OCCL_UNLIKELY(has_blocks(args->kind))) {
+        coll->blocks = blocks;
+        coll->serial = ++c->serials;
+        if (occl_coll_known(args->kind) || args->kind == OCCL_COLL_REDUCE_SCATTER) {
+            lengths_t l = lengths_of(c, args);
+            coll->wire.count = l.sum;
+            coll->wire.sig = occl_hash_mix(coll->wire.sig ^ l.hash);
+            coll->wire.balance = 0;
+        }
+        coll->likely_slots = !coll->alt || occl_exchange_move(c, t, args, coll->wire.nmoved ? coll->wire.moved / coll->wire.nmoved : 0) ==
+                                               OCCL_MOVE_SLOTS;
+    }
     occl_comm_ref(c);
     c->n_colls++;
     *coll_p = coll;
@@ -406,17 +740,23 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
 occl_status_t occl_coll_create(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
 {
     occl_buffer_t bufs[2];
-    occl_status_t s = check(c, tag, args);
+    occl_coll_args_t a = *args;
+    occl_block_t *blocks = NULL;
+    occl_status_t s = take_blocks(c, &a, &blocks);
     memset(bufs, 0, sizeof(bufs));
     if (s == OCCL_OK)
-        s = buffers_known(c, args, &bufs[0], &bufs[1]);
+        s = check(c, tag, &a);
+    if (s == OCCL_OK)
+        s = buffers_known(c, &a, &bufs[0], &bufs[1]);
     if (s == OCCL_OK) {
         occl_ctx_lock(c->ctx);
-        s = coll_new(c, tag, args, bufs, coll_p);
+        s = coll_new(c, tag, &a, bufs, blocks, coll_p);
         occl_ctx_unlock(c->ctx);
     }
-    if (s != OCCL_OK)
+    if (s != OCCL_OK) {
         buffers_free(c, &bufs[0], &bufs[1]);
+        free(blocks);
+    }
     return s;
 }
 
@@ -454,6 +794,7 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->ticket.value = 0;
     r->partner = NULL;
     r->pool_off = 0;
+    r->table = 0;
     r->started_at = c->ctx->env.t_warn ? occl_host_clock_ns() : 0;
     if (OCCL_UNLIKELY(r->text != NULL)) {
         free(r->text);
@@ -626,17 +967,19 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
 {
     occl_coll_t *coll = NULL;
     occl_buffer_t bufs[2];
-    occl_status_t s = OCCL_OK;
+    occl_coll_args_t a = *args;
+    occl_block_t *blocks = NULL;
+    occl_status_t s = take_blocks(c, &a, &blocks);
     memset(bufs, 0, sizeof(bufs));
-    if (OCCL_UNLIKELY(c->dev->ops->far != NULL)) {
-        s = check(c, tag, args);
+    if (OCCL_UNLIKELY(c->dev->ops->far != NULL) && s == OCCL_OK) {
+        s = check(c, tag, &a);
         if (s == OCCL_OK)
-            s = buffers_known(c, args, &bufs[0], &bufs[1]);
+            s = buffers_known(c, &a, &bufs[0], &bufs[1]);
         if (s == OCCL_OK) {
             occl_coll_t view;
-            view.args = *args;
-            view.user_send = args->send;
-            view.user_recv = args->recv;
+            view.args = a;
+            view.user_send = a.send;
+            view.user_recv = a.recv;
             view.sbuf = bufs[0];
             view.rbuf = bufs[1];
             copy_in(&view, c->rank);
@@ -644,13 +987,14 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
     }
     occl_ctx_lock(c->ctx);
     if (s == OCCL_OK)
-        s = coll_new(c, tag, args, bufs, &coll);
+        s = coll_new(c, tag, &a, bufs, blocks, &coll);
     if (s == OCCL_OK) {
         s = start_locked(coll, 0, run_p);
         coll->freed = 1;
         occl_coll_unref(coll);
     } else {
         buffers_free(c, &bufs[0], &bufs[1]);
+        free(blocks);
     }
     occl_ctx_unlock(c->ctx);
     helper_kick(c->ctx);

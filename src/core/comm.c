@@ -92,6 +92,7 @@ static void comm_free(occl_comm_t *c)
     for (at = 0; (v = occl_hash_next(&c->plans, &at, NULL)) != NULL;) {
         occl_cached_plan_t *cp = v;
         occl_plan_free(cp->plan);
+        free(cp->blocks);
         free(cp);
     }
     occl_hash_fini(&c->tags);

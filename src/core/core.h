@@ -110,6 +110,11 @@ occl_status_t occl_mem_unregister(occl_comm_t *comm, void *p);
  * Arguments already reduced to what the engine knows. Types are basic types: a contiguous derived type is given as its basic type
  * times the larger count. `count` is per block as plan.h says. For OCCL_COLL_SENDRECV: `peer` is the other rank, `sender` says
  * which side this is, count is the sender's message or the receiver's capacity.
+ *
+ * Exchanges (occl_coll_exchanges) and REDUCE_SCATTER: `sends` and `recvs` say what lies where, copied when the collective is
+ * registered. Exchanges count in bytes, `at` may be negative, and type and count are not looked at; a block for oneself is there at
+ * both ends, except in place of a gatherv (root), scatterv (root) or allgatherv. In place of an alltoallv or alltoallw `sends` is
+ * not looked at. REDUCE_SCATTER: recvs are the members' blocks, n elements each; peer, at and count are filled in.
  */
 typedef struct occl_coll_args {
     occl_collkind_t kind;
@@ -122,6 +127,8 @@ typedef struct occl_coll_args {
     void *recv;              /* NULL where not significant */
     int in_place;
     int priority;
+    uint32_t nsends, nrecvs;
+    const occl_block_t *sends, *recvs;
 } occl_coll_args_t;
 
 /* Checks what can be checked here and now (op/type pair, root, tag, count overflow, NULL buffers with count > 0, aliasing). */

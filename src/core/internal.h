@@ -64,7 +64,7 @@ static inline int occl_rec_started(uint64_t word, uint64_t n)
 }
 /* LONG: nothing here speaks against long steps (occl_long_chunk_bytes); HIDDEN: a buffer that peers cannot reach;
  * NEW: one that they may not be able to map, so they tell (occl_record_t.mapped) */
-enum { REC_POOL = 1, REC_LONG = 2, REC_HIDDEN = 4, REC_NEW = 8 };
+enum { REC_POOL = 1, REC_LONG = 2, REC_HIDDEN = 4, REC_NEW = 8, REC_SLOTS = 16 /* an exchange that must go through slots */ };
 typedef struct occl_record {
     uint64_t word; /* n << 16 | withdrawals of n so far << 8 | REC_* */
     uint64_t sig;  /* hash of the fields below, up to count */
@@ -75,10 +75,28 @@ typedef struct occl_record {
     uint32_t flags;
     uint32_t status;     /* REC_ERROR: why */
     uint64_t send_number, recv_number; /* far device: of the owner's exports; 0: no buffer */
+    /* exchanges */
+    uint64_t balance; /* of what it sends and expects (occl_table_t): all members' add up to 0 */
+    uint64_t moved;   /* bytes it sends to others, and in how many blocks */
+    uint64_t nmoved;
+    uint64_t table;   /* offset of an occl_table_t in the owner's arena; 0: none */
     uint64_t mapped; /* n << 1 | whether the owner could map all the others' buffers; written later, when some record is NEW */
-    uint64_t pad[5];
+    uint64_t pad;
 } occl_record_t;
-enum { REC_WORDS = 10, REC_MAPPED = 10 }; /* of 64 bits, written with the record; the word that comes later */
+enum { REC_WORDS = 14, REC_MAPPED = 14 }; /* of 64 bits, written with the record; the word that comes later */
+
+/*
+ * What a record of an exchange cannot hold: the owner's blocks. One for each of the two records of a tag, made when first needed and
+ * written under the same rule. e[0 .. nsend) is what it sends, e[cap .. cap + nrecv) what it expects.
+ *
+ * Balance. A rank adds up a hash of (from, to, which of the blocks between the two, bytes, type) of every block that it sends, and takes
+ * away the same of every block that it expects. So the sum over all members is 0 when every block has its other half: each
+ * member sees that all agree by n additions, though it knows nothing about the others' blocks.
+ */
+typedef struct occl_table {
+    uint32_t cap, nsend, nrecv, pad;
+    occl_block_t e[];
+} occl_table_t;
 #define WIRE_IN_PLACE 0x10000u /* or-ed to kind: in place on this rank, where all must agree */
 
 /* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
@@ -207,7 +225,8 @@ struct occl_comm {
     uint64_t *via;               /* [size], for EXPOSED runs */
     occl_hash_t tags;            /* key -> occl_tag_t */
     occl_list_t active_tags;     /* occl_tag_t.in_active: a run is pending */
-    occl_hash_t plans;           /* signature + in_place -> occl_cached_plan_t */
+    occl_hash_t plans;           /* signature + in_place + blocks -> occl_cached_plan_t */
+    uint64_t serials;            /* occl_coll_t.serial, given so far */
     int exposed;                 /* agreed: members reach each other's buffers; far: OCCL_EXPOSE_* */
     uint64_t eager_max, direct_min, chunk;
     uint32_t nchannels;
@@ -225,7 +244,8 @@ struct occl_comm {
 /* Plans are shared by all colls with the same arguments on a communicator. */
 typedef struct occl_cached_plan {
     uint64_t key;
-    occl_plan_args_t args;       /* compared whole: the key may collide */
+    occl_plan_args_t args;       /* compared whole: the key may collide; blocks point to the plan's own */
+    occl_block_t *blocks;
     occl_plan_t *plan;
     int hidden;                  /* chosen for buffers that peers cannot reach */
     int gated;
@@ -250,6 +270,9 @@ struct occl_tag {
     uint32_t n, me;              /* members, my index */
     int32_t *member;             /* [n] ranks of the communicator */
     uint64_t last_n;             /* of the last start */
+    uint64_t table_off[2], table_bytes[2]; /* occl_table_t */
+    uint64_t table_of[2];        /* coll whose blocks it has: occl_coll_t.serial */
+    occl_list_t old_tables;      /* outgrown: somebody may still read them, for a text */
     uint64_t block_off, bytes;
     occl_tagblk_t *blk;
     occl_tagblk_t **pblk;        /* [n] the members' blocks; NULL until found */
@@ -328,6 +351,7 @@ struct occl_run {
     int mapped;                  /* far: 1 all the members' buffers are, and held; -1 one cannot be */
     occl_run_t *partner;         /* far, a message to oneself: the send that ends with this receive */
     uint64_t pool_off, pool_bytes;
+    uint64_t table;              /* offset of its blocks, while it is published; 0: it has none */
 };
 
 struct occl_coll {
@@ -336,7 +360,12 @@ struct occl_coll {
     occl_coll_args_t args;
     occl_record_t wire;          /* sig and fields as published */
     occl_cached_plan_t *cp;      /* NULL for SENDRECV until the gate knows the size */
-    occl_cached_plan_t *alt;     /* far: instead of an exposed one, when some member's buffer turns out to be hidden */
+    occl_cached_plan_t *alt;     /* through slots, instead of an exposed one: far, when some member's buffer turns out to be hidden;
+                                    an exchange, when its blocks turn out to be small */
+    occl_block_t *blocks;        /* what args.sends and args.recvs point to */
+    uint64_t serial;             /* of one that has blocks */
+    uint32_t rec_flags;          /* REC_SLOTS */
+    int likely_slots;            /* an exchange: as far as its own blocks are concerned */
     occl_buffer_t sbuf, rbuf;    /* far; written by who starts it, with no run active */
     const void *user_send;       /* as given: args have MPI_IN_PLACE resolved */
     void *user_recv;
@@ -411,6 +440,10 @@ void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t
 /* What member i says of run n, opened, later than its record: n << 1 | its buffers are mapped. Acquire. */
 uint64_t occl_tag_mapped_word(const occl_tag_t *t, uint32_t i, uint64_t n);
 int occl_tag_withdraw(occl_tag_t *t, occl_run_t *r);
+/* The blocks of a collective for its run n; their offset in the arena, 0: no memory. */
+uint64_t occl_tag_put_table(occl_tag_t *t, uint64_t n, const occl_coll_t *coll);
+/* Those of member i, from its record; NULL: it has none. */
+const occl_table_t *occl_tag_table(const occl_tag_t *t, uint32_t i, const occl_record_t *rec);
 void occl_tag_abandon(occl_tag_t *t);
 void occl_run_break(occl_run_t *r, occl_status_t status, char *text);
 int occl_tag_recheck(occl_tag_t *t, occl_run_t *r);
@@ -491,6 +524,8 @@ static inline uint64_t occl_long_chunk_bytes(const occl_comm_t *c, const occl_pl
 /* hidden: some buffer cannot be reached by the peers */
 occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,
                                occl_cached_plan_t **cp_p);
+/* An exchange whose average block has so many bytes: OCCL_MOVE_*, the same on all members. */
+occl_movement_t occl_exchange_move(occl_comm_t *c, const occl_tag_t *t, const occl_coll_args_t *a, uint64_t bytes);
 /* Where the device finds a place in a user's buffer; how peers do. */
 uint64_t occl_coll_at(const occl_coll_t *coll, const void *p);
 int occl_coll_exported(const occl_coll_t *coll, const void *p, uint64_t *number_p, uint64_t *offset_p);

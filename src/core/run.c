@@ -269,11 +269,10 @@ void occl_tag_set_run(occl_tag_t *t, uint64_t n)
 #endif
 
 /* Message slots in my pool for every peer of a gated run through slots. */
-static void take_pool(occl_run_t *r)
+static void take_pool(occl_run_t *r, const occl_plan_t *plan)
 {
     occl_tag_t *t = r->tag;
     occl_ctx_t *ctx = t->comm->ctx;
-    const occl_plan_t *plan = r->cp->plan;
     occl_geometry_t g = t->comm->pool_geo;
     uint64_t one = (uint64_t)g.nslots * g.slot_bytes, off;
     r->pool_bytes = one * plan->npeers * plan->nchannels;
@@ -303,8 +302,11 @@ static int long_steps(const occl_run_t *r)
     const occl_coll_t *coll = coll_of(r);
     const occl_plan_t *plan = r->cp ? r->cp->plan : NULL;
     uint32_t kind = coll->args.kind;
-    uint64_t block = kind == OCCL_COLL_ALLREDUCE || kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_BCAST
+    uint64_t block = kind == OCCL_COLL_ALLREDUCE || kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_BCAST || kind == OCCL_COLL_SCAN ||
+                             kind == OCCL_COLL_EXSCAN
                          ? 0 : coll->args.count * occl_host_type_bytes(coll->args.type);
+    for (uint32_t i = 0; coll->blocks && i < coll->args.nsends + coll->args.nrecvs; i++)
+        block |= coll->blocks[i].at | coll->blocks[i].n;
     return plan && plan->flags & (OCCL_PLAN_BULK | OCCL_PLAN_LONG) && !plan->scratch_chunks &&
            !coll->sbuf.pinned && !coll->rbuf.pinned &&
            !((occl_coll_at(coll, coll->args.send) | occl_coll_at(coll, coll->args.recv) | block) & 15);
@@ -323,6 +325,8 @@ static void write_record(occl_run_t *r, uint32_t state, uint32_t flags)
         rec.send = (uint64_t)(uintptr_t)coll->args.send;
         rec.recv = (uint64_t)(uintptr_t)coll->args.recv;
         rec.send_number = rec.recv_number = 0;
+        rec.table = r->table;
+        flags |= coll->rec_flags;
         if (t->comm->dev->ops->far) {
             int all = occl_coll_exported(coll, coll->args.send, &rec.send_number, &rec.send);
             if (!occl_coll_exported(coll, coll->args.recv, &rec.recv_number, &rec.recv) || !all)
@@ -383,14 +387,24 @@ void occl_run_publish(occl_run_t *r)
                         occl_text("no memory for links: %s", occl_arena_error(ctx->arena, err, sizeof(err))));
         return;
     }
+    if (OCCL_UNLIKELY(coll_of(r)->blocks != NULL) && !(r->table = occl_tag_put_table(t, r->n, coll_of(r)))) {
+        char err[256];
+        publish_failure(r, OCCL_ERR_RESOURCE,
+                        occl_text("no memory for a list of blocks: %s", occl_arena_error(ctx->arena, err, sizeof(err))));
+        return;
+    }
     if (r->cp) {
+        const occl_coll_t *coll = coll_of(r);
+        const occl_plan_t *slots = r->cp->plan;
         r->gated = r->cp->gated;
+        if (OCCL_UNLIKELY(coll->alt && coll->likely_slots && occl_coll_exchanges(coll->args.kind)))
+            slots = coll->alt->plan; /* the one that the gate will take, I think */
         if (OCCL_UNLIKELY((r->n & (RENEW_EVERY - 1)) == 0)) {
             r->gated = 1;
             renew_mailboxes(r);
         }
-        if (r->gated && (r->cp->plan->flags & OCCL_PLAN_SLOTS) && !t->comm->dev->ops->far) {
-            take_pool(r);
+        if (r->gated && (slots->flags & OCCL_PLAN_SLOTS) && !t->comm->dev->ops->far) {
+            take_pool(r, slots);
             if (r->pool_off)
                 flags |= REC_POOL;
         }
@@ -483,6 +497,25 @@ static void look_again(occl_tag_t *t)
     occl_list_push_back(&t->comm->ctx->unchecked, &t->in_unchecked);
 }
 
+/* Where in member i's buffers the blocks lie that go from there to me, and from me there. */
+static void add_displacement(occl_run_t *r, uint32_t i, const occl_record_t *rec)
+{
+    occl_tag_t *t = r->tag;
+    const occl_table_t *b = occl_tag_table(t, i, rec);
+    if (OCCL_LIKELY(!b || !occl_coll_exchanges(r->coll->args.kind)))
+        return;
+    for (int in = 0; in < 2; in++) {
+        const occl_block_t *e = b->e + (in ? b->cap : 0);
+        uint32_t k = 0, all = in ? b->nrecv : b->nsend;
+        if (t->me < all && e[t->me].peer == (int32_t)t->me && e[t->me].n)
+            k = t->me; /* one for each member, mostly */
+        while (k < all && !(e[k].peer == (int32_t)t->me && e[k].n))
+            k++;
+        if (k < all)
+            r->x[in ? t->n + i : i] += e[k].at;
+    }
+}
+
 /*
  * Far device, an exposed plan: the members' buffers as this one's device sees them. 1: all are known, and held; 0: not yet, the
  * driver has to map one; -1: one cannot be mapped, why_p.
@@ -513,6 +546,7 @@ static int resolve_buffers(occl_run_t *r, char *why, size_t len)
             (void)snprintf(why, len, "a buffer of %.90s cannot be mapped: %.120s", m->name, text);
             ready = -1;
         } else if (ready > 0) {
+            add_displacement(r, i, &rec);
             ready = a & b;
         }
     }
@@ -574,16 +608,53 @@ static int agree_on_buffers(occl_run_t *r)
     return 1;
 }
 
-/* From now on the run goes through slots. A message has no plan then, until find_message_plan. */
-static void hide(occl_run_t *r)
+static void take_alt(occl_run_t *r)
 {
-    r->hidden = 1;
-    r->comm->ctx->n_hidden++;
     if (r->cp)
         occl_plan_put(r->comm, r->cp);
     r->cp = r->coll->alt;
     if (r->cp)
         r->cp->refs++;
+}
+
+/* From now on the run goes through slots. A message has no plan then, until find_message_plan. */
+static void hide(occl_run_t *r)
+{
+    r->hidden = 1;
+    r->comm->ctx->n_hidden++;
+    take_alt(r);
+}
+
+/*
+ * An exchange: does every block have its other half, and how shall they go? All members find the same, since all add up the same
+ * numbers. False: it has failed.
+ */
+static int agree_on_blocks(occl_run_t *r)
+{
+    occl_tag_t *t = r->tag;
+    const occl_coll_t *coll = r->coll;
+    uint64_t balance = coll->wire.balance, moved = coll->wire.moved, n = coll->wire.nmoved;
+    uint32_t flags = coll->rec_flags;
+    for (uint32_t i = 0; i < t->n; i++) {
+        occl_record_t rec;
+        if (i == t->me)
+            continue;
+        occl_tag_opened_record(t, i, r->n, &rec);
+        balance += rec.balance;
+        moved += rec.moved;
+        n += rec.nmoved;
+        flags |= rec.flags;
+    }
+    if (balance) {
+        t->comm->n_mismatch++;
+        t->comm->ctx->n_mismatch++;
+        occl_run_fail(r, OCCL_ERR_MISMATCH, occl_run_mismatch_text(r));
+        return 0;
+    }
+    if (coll->alt && r->cp == coll->cp &&
+        ((flags & REC_SLOTS) || occl_exchange_move(t->comm, t, &coll->args, n ? (moved + n - 1) / n : 0) == OCCL_MOVE_SLOTS))
+        take_alt(r);
+    return 1;
 }
 
 static int find_message_plan(occl_run_t *r)
@@ -639,6 +710,9 @@ void occl_run_open(occl_run_t *r)
     if (!occl_tag_recheck(t, r))
         return;
     OCCL_POINT(OPENED, ctx);
+    if (OCCL_UNLIKELY(r->coll->blocks && occl_coll_exchanges(r->coll->args.kind)) && !occl_coll_known(r->coll->args.kind) &&
+        !agree_on_blocks(r))
+        return;
     if (OCCL_UNLIKELY(t->comm->dev->ops->far != NULL) && (!r->cp || (r->cp->plan->flags & OCCL_PLAN_EXPOSED)) && any_hidden(r)) {
         hide(r);
     }
@@ -678,6 +752,8 @@ void occl_run_open(occl_run_t *r)
                 occl_tag_opened_record(t, i, r->n, &rec);
             r->x[i] = rec.send;
             r->x[t->n + i] = rec.recv;
+            if (i != t->me)
+                add_displacement(r, i, &rec);
         }
         d->xsend = r->x;
         d->xrecv = r->x + t->n;
@@ -1005,6 +1081,78 @@ static void field(char *buf, size_t len, const occl_record_t *rec, int which)
         (void)snprintf(buf, len, "%d", (int)rec->root);
 }
 
+static void end_of(occl_strbuf_t *b, const occl_block_t *e)
+{
+    if (e && e->n)
+        occl_strbuf_printf(b, "%llu bytes (%s)", (unsigned long long)e->n, occl_type_name(e->type));
+    else
+        occl_strbuf_add(b, "nothing");
+}
+
+/* The which-th block for `peer`; NULL: there are not so many. */
+static const occl_block_t *find_block(const occl_table_t *x, int in, int32_t peer, uint32_t which)
+{
+    const occl_block_t *e = x->e + (in ? x->cap : 0);
+    uint32_t n = in ? x->nrecv : x->nsend;
+    if (!which && (uint32_t)peer < n && e[peer].peer == peer && (peer == 0 || e[peer - 1].peer == peer - 1))
+        return &e[peer]; /* one for each member, mostly */
+    for (uint32_t i = 0; i < n && i < x->cap; i++)
+        if (e[i].peer == peer && !which--)
+            return &e[i];
+    return NULL;
+}
+
+/* "rank 0 sends rank 1 12 bytes (int32), which expects 8 bytes (int32)", for the first few. How many there are. */
+static uint32_t unequal_blocks(occl_run_t *r, const occl_record_t *recs, occl_strbuf_t *b)
+{
+    enum { SOME = 4 };
+    occl_tag_t *t = r->tag;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const occl_table_t *x = recs[i].word ? occl_tag_table(t, i, &recs[i]) : NULL;
+        for (uint32_t j = 0; x && j < t->n; j++) {
+            const occl_table_t *y = recs[j].word ? occl_tag_table(t, j, &recs[j]) : NULL;
+            for (uint32_t which = 0; y && which <= x->cap; which++) {
+                const occl_block_t *out = find_block(x, 0, (int32_t)j, which), *in = find_block(y, 1, (int32_t)i, which);
+                if (!out && !in)
+                    break;
+                if ((out ? out->n : 0) == (in ? in->n : 0) && (!out || !out->n || out->type == in->type))
+                    continue;
+                if (n++ < SOME) {
+                    occl_strbuf_printf(b, " rank %d sends rank %d ", (int)t->member[i], (int)t->member[j]);
+                    end_of(b, out);
+                    occl_strbuf_add(b, ", which expects ");
+                    end_of(b, in);
+                    occl_strbuf_add(b, ";");
+                }
+            }
+        }
+    }
+    if (n > SOME)
+        occl_strbuf_printf(b, " and %u more;", n - SOME);
+    return n;
+}
+
+/* Members disagree how a vector is divided. */
+static uint32_t unequal_lengths(occl_run_t *r, const occl_record_t *recs, occl_strbuf_t *b)
+{
+    occl_tag_t *t = r->tag;
+    for (uint32_t p = 0; p < t->n; p++)
+        for (uint32_t i = 0, first = t->n; i < t->n; i++) {
+            const occl_table_t *x = recs[i].word ? occl_tag_table(t, i, &recs[i]) : NULL;
+            const occl_table_t *y = first < t->n ? occl_tag_table(t, first, &recs[first]) : NULL;
+            if (!x || x->nrecv <= p)
+                continue;
+            if (y && y->e[y->cap + p].n != x->e[x->cap + p].n) {
+                occl_strbuf_printf(b, " block %u: %llu on rank %d, %llu on rank %d;", p, (unsigned long long)y->e[y->cap + p].n,
+                                   (int)t->member[first], (unsigned long long)x->e[x->cap + p].n, (int)t->member[i]);
+                return 1;
+            }
+            first = y ? first : i;
+        }
+    return 0;
+}
+
 /* "count: 8 on ranks 0,2; 16 on rank 1" for every field in which the members that have come differ. */
 char *occl_run_mismatch_text(occl_run_t *r)
 {
@@ -1071,6 +1219,16 @@ char *occl_run_mismatch_text(occl_run_t *r)
             }
         }
         occl_strbuf_add(&b, ";");
+    }
+    {
+        /* Of one operation only can blocks be compared. */
+        int alike = 1;
+        for (uint32_t i = 0; i < t->n; i++)
+            alike &= !recs[i].word || ((recs[i].word & 0xff) != REC_ERROR && recs[i].kind == recs[t->me].kind);
+        if (alike && recs[t->me].table && occl_coll_exchanges(recs[t->me].kind & ~WIRE_IN_PLACE))
+            any |= unequal_blocks(r, recs, &b) > 0;
+        else if (alike && recs[t->me].table)
+            any |= unequal_lengths(r, recs, &b) > 0;
     }
     if (!any)
         occl_strbuf_add(&b, " one of them had been started with another signature first, and was withdrawn;");

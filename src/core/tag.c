@@ -98,6 +98,8 @@ void occl_tag_unbind(occl_run_t *r)
     r->binding = NULL;
 }
 
+static void free_tables(occl_tag_t *t);
+
 /* Unpublished or never seen by anyone: frees everything. Else only when the communicator goes. */
 void occl_tag_free(occl_tag_t *t)
 {
@@ -107,6 +109,7 @@ void occl_tag_free(occl_tag_t *t)
     for (uint32_t i = 0; i < t->nbindings; i++)
         free_binding(t, t->bindings[i]);
     free(t->bindings);
+    free_tables(t);
     if (t->blk && t->links)
         for (uint32_t i = 0; i < nch * t->n; i++) {
             uint64_t bytes = occl_mailbox_room(t->comm, i / t->n);
@@ -152,6 +155,7 @@ occl_status_t occl_tag_get(occl_comm_t *c, int32_t tag, const occl_coll_args_t *
     occl_list_init(&t->in_unchecked);
     occl_list_init(&t->self_sends);
     occl_list_init(&t->self_recvs);
+    occl_list_init(&t->old_tables);
     /* A message to oneself has one member only. */
     t->n = !(key >> 63) ? (uint32_t)c->size : args->peer == c->rank ? 1 : 2;
     t->member = calloc(t->n, sizeof(*t->member));
@@ -319,6 +323,79 @@ void occl_tag_opened_record(occl_tag_t *t, uint32_t i, uint64_t n, occl_record_t
 uint64_t occl_tag_mapped_word(const occl_tag_t *t, uint32_t i, uint64_t n)
 {
     return occl_load_acquire64((const uint64_t *)&t->pblk[i]->rec[n & 1] + REC_MAPPED);
+}
+
+typedef struct old_table {
+    occl_list_t in_tag;
+    uint64_t off, bytes;
+} old_table_t;
+
+uint64_t occl_tag_put_table(occl_tag_t *t, uint64_t n, const occl_coll_t *coll)
+{
+    const occl_coll_args_t *a = &coll->args;
+    occl_ctx_t *ctx = t->comm->ctx;
+    uint32_t half = n & 1, cap = a->nsends > a->nrecvs ? a->nsends : a->nrecvs;
+    uint64_t bytes;
+    occl_table_t *to;
+    if (t->table_of[half] == coll->serial)
+        return t->table_off[half];
+    bytes = sizeof(*to) + 2 * (uint64_t)cap * sizeof(to->e[0]);
+    if (t->table_bytes[half] < bytes) {
+        old_table_t *old = t->table_off[half] ? malloc(sizeof(*old)) : NULL;
+        uint64_t off;
+        if (cap < t->n)
+            bytes += 2 * (uint64_t)(t->n - cap) * sizeof(to->e[0]), cap = t->n;
+        off = occl_ctx_alloc(ctx, bytes);
+        if (!off || (t->table_off[half] && !old)) {
+            if (off)
+                (void)occl_arena_free(ctx->arena, off, bytes);
+            free(old);
+            return 0;
+        }
+        if (old) {
+            old->off = t->table_off[half];
+            old->bytes = t->table_bytes[half];
+            occl_list_push_back(&t->old_tables, &old->in_tag);
+        }
+        t->table_off[half] = off;
+        t->table_bytes[half] = bytes;
+        t->bytes += bytes;
+        t->comm->tag_bytes += bytes;
+        if (t->bytes > t->comm->tag_bytes_max)
+            t->comm->tag_bytes_max = t->bytes;
+        to = occl_arena_at(ctx->arena, off);
+        to->cap = cap;
+    }
+    to = occl_arena_at(ctx->arena, t->table_off[half]);
+    to->nsend = a->nsends;
+    to->nrecv = a->nrecvs;
+    if (a->nsends)
+        memcpy(to->e, a->sends, a->nsends * sizeof(to->e[0]));
+    if (a->nrecvs)
+        memcpy(to->e + to->cap, a->recvs, a->nrecvs * sizeof(to->e[0]));
+    t->table_of[half] = coll->serial;
+    return t->table_off[half];
+}
+
+const occl_table_t *occl_tag_table(const occl_tag_t *t, uint32_t i, const occl_record_t *rec)
+{
+    if (!rec->table)
+        return NULL;
+    return (const occl_table_t *)(t->comm->member[t->member[i]].base + rec->table);
+}
+
+static void free_tables(occl_tag_t *t)
+{
+    occl_arena_t *arena = t->comm->ctx->arena;
+    occl_list_t *e;
+    for (int half = 0; half < 2; half++)
+        if (t->table_off[half])
+            (void)occl_arena_free(arena, t->table_off[half], t->table_bytes[half]);
+    while ((e = occl_list_pop(&t->old_tables)) != NULL) {
+        old_table_t *old = OCCL_CONTAINER(e, old_table_t, in_tag);
+        (void)occl_arena_free(arena, old->off, old->bytes);
+        free(old);
+    }
 }
 
 /*

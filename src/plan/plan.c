@@ -57,6 +57,7 @@ typedef struct channel {
 struct occl_plan_builder {
     occl_plan_args_t args;
     uint32_t flags, scratch;
+    int apart;             /* occl_plan_links_apart */
     const char *algo;
     occl_status_t status;
     channel_t *chan;
@@ -78,6 +79,12 @@ occl_plan_builder_t *occl_plan_begin(const occl_plan_args_t *args, uint32_t flag
         return NULL;
     }
     return b;
+}
+
+void occl_plan_links_apart(occl_plan_builder_t *b)
+{
+    if (b)
+        b->apart = 1;
 }
 
 void occl_plan_fail(occl_plan_builder_t *b, occl_status_t why)
@@ -108,7 +115,7 @@ void occl_plan_section(occl_plan_builder_t *b, uint32_t channel, uint64_t range)
         return;
     ch = &b->chan[channel];
     /* SIG words have 8 bits for it; slot numbers k would start again in a second section. */
-    if (ch->nsections == 255 || (ch->nsections == 1 && (b->flags & OCCL_PLAN_SLOTS))) {
+    if (b->flags & OCCL_PLAN_SLOTS ? ch->nsections == 1 && !b->apart : ch->nsections == 255) {
         occl_plan_fail(b, OCCL_ERR_UNSUPPORTED);
         return;
     }
@@ -424,6 +431,7 @@ occl_step_t *occl_emit_fold_exposed(occl_plan_builder_t *b, uint32_t c, occl_ref
 {
     occl_step_t *s = occl_emit_reduce(b, c, mine, occl_at(OCCL_SP_XSEND, off), dst, n);
     s->op = OCCL_STEP_REDUCE_ALL;
+    s->stride = b ? b->args.nranks : 0;
     return s;
 }
 
@@ -468,12 +476,14 @@ void occl_emit_collect(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_re
     occl_post(b, s, OCCL_POST_CREDIT_ALL, 0, k);
 }
 
-void occl_emit_fold(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t mine, occl_ref_t dst, uint64_t n)
+occl_step_t *occl_emit_fold(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t mine, occl_ref_t dst, uint64_t n)
 {
     occl_step_t *s = occl_emit_reduce(b, c, mine, occl_at(OCCL_SP_RXSLOT, 0), dst, n);
     s->op = OCCL_STEP_REDUCE_ALL;
+    s->stride = b ? b->args.nranks : 0;
     occl_wait(b, s, OCCL_WAIT_SLOT_ALL, 0, k);
     occl_post(b, s, OCCL_POST_CREDIT_ALL, 0, k);
+    return s;
 }
 
 void occl_emit_close(occl_plan_builder_t *b, uint32_t section)
@@ -499,7 +509,7 @@ int occl_plan_settled(const occl_plan_args_t *a, uint32_t moves, const char *alg
     }
     if (a->nranks > 1)
         return 0;
-    copy = a->kind != OCCL_COLL_BARRIER && a->kind != OCCL_COLL_BCAST && !a->in_place;
+    copy = a->kind != OCCL_COLL_BARRIER && a->kind != OCCL_COLL_BCAST && a->kind != OCCL_COLL_EXSCAN && !a->in_place;
     b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, algo);
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t part = occl_part_channel(a, c);

@@ -24,7 +24,20 @@
     X(ALLGATHER, 6, "allgather")               \
     X(REDUCE_SCATTER_BLOCK, 7, "reduce_scatter_block") \
     X(ALLTOALL, 8, "alltoall")                 \
-    X(SENDRECV, 9, "sendrecv") /* one message from rank 0 to rank 1 of a pair */
+    X(SENDRECV, 9, "sendrecv") /* one message from rank 0 to rank 1 of a pair */ \
+    X(SCAN, 10, "scan")                        \
+    X(EXSCAN, 11, "exscan")                    \
+    X(REDUCE_SCATTER, 12, "reduce_scatter")    \
+    X(GATHERV, 13, "gatherv") /* from here on: exchanges (occl_coll_exchanges) */ \
+    X(SCATTERV, 14, "scatterv")                \
+    X(ALLGATHERV, 15, "allgatherv")            \
+    X(ALLTOALLV, 16, "alltoallv")              \
+    X(ALLTOALLW, 17, "alltoallw")              \
+    X(NEIGHBOR_ALLGATHER, 18, "neighbor_allgather") \
+    X(NEIGHBOR_ALLGATHERV, 19, "neighbor_allgatherv") \
+    X(NEIGHBOR_ALLTOALL, 20, "neighbor_alltoall") \
+    X(NEIGHBOR_ALLTOALLV, 21, "neighbor_alltoallv") \
+    X(NEIGHBOR_ALLTOALLW, 22, "neighbor_alltoallw")
 
 typedef enum occl_collkind {
 #define X(id, number, name) OCCL_COLL_##id = number,
@@ -34,6 +47,22 @@ typedef enum occl_collkind {
 } occl_collkind_t;
 
 const char *occl_coll_name(uint32_t kind);
+
+/*
+ * An exchange: each rank has a list of blocks that it sends and one of blocks that it receives, and knows no more. The m-th block that
+ * i sends to j is the m-th that j receives from i; both say the same length. Units are bytes. The rest is copies, so one planner
+ * (exchange.c) serves all of them.
+ */
+static inline int occl_coll_exchanges(uint32_t kind) { return kind >= OCCL_COLL_GATHERV; }
+/* ... in which every rank knows every length, so that all may choose before they have heard of each other */
+static inline int occl_coll_known(uint32_t kind) { return kind == OCCL_COLL_ALLGATHERV; }
+
+/* A block of a rank's buffer: n elements (exchanges: bytes) at `at` from its start, which go to `peer` or come from it. */
+typedef struct occl_block {
+    int32_t peer;
+    uint32_t type;    /* what must be the same at the other end, when n > 0; planners ignore it */
+    uint64_t at, n;
+} occl_block_t;
 
 /* How data move. SLOTS plans run over link slots of any size; EXPOSED plans over peers' user buffers. */
 typedef enum occl_movement { OCCL_MOVE_SLOTS, OCCL_MOVE_EXPOSED } occl_movement_t;
@@ -53,6 +82,15 @@ typedef enum occl_movement { OCCL_MOVE_SLOTS, OCCL_MOVE_EXPOSED } occl_movement_
  *   scatter root             RECV is unused on the root (no own copy)
  *   alltoall                 SEND is unused; blocks are exchanged within RECV through scratch or slots (EXPOSED is refused:
  *                            the selection falls back to SLOTS, whose messages are all read before they are overwritten)
+ *   scan, exscan             SEND == RECV
+ *   reduce_scatter           SEND == RECV; the result goes to RECV[0 .. n of my block)
+ *
+ * scan, exscan: count is the whole vector's; exscan leaves RECV of rank 0 alone.
+ * reduce_scatter: `recvs` are the nranks blocks of the vector, of any length, one after the other; count is the whole vector's.
+ *   The choice goes by the longest block.
+ * Exchanges: elem_bytes is 1; count is what the choice goes by, an average block. XSEND(p) and XRECV(p) at 0 are the block that p
+ *   sends me, or receives from me. in_place: alltoallv and alltoallw send from RECV, and `sends` are there; the others have
+ *   no block of mine for myself in `sends`, and allgatherv sends from where its block lies, which the host calls SEND.
  */
 typedef struct occl_plan_args {
     occl_collkind_t kind;
@@ -64,6 +102,9 @@ typedef struct occl_plan_args {
     uint32_t elem_bytes;
     uint32_t in_place;
     uint32_t nchannels;
+    uint32_t nsends, nrecvs;
+    const occl_block_t *sends, *recvs;
+    uint64_t least;     /* exchanges: so many elements fit one message of SLOTS, whatever slots a run gets */
 } occl_plan_args_t;
 
 typedef struct occl_planner {
@@ -121,6 +162,8 @@ void occl_plan_split(uint64_t n, uint32_t parts, uint32_t b, uint64_t *lo_p, uin
  */
 typedef struct occl_plan_builder occl_plan_builder_t;
 occl_plan_builder_t *occl_plan_begin(const occl_plan_args_t *args, uint32_t flags, const char *algo);
+/* The planner sees to it that the messages of each link are sent in one section: with SLOTS there may be several. */
+void occl_plan_links_apart(occl_plan_builder_t *b);
 void occl_plan_section(occl_plan_builder_t *b, uint32_t channel, uint64_t range); /* opens the next section */
 occl_step_t *occl_plan_step(occl_plan_builder_t *b, uint32_t channel);            /* zeroed; never NULL */
 void occl_plan_scratch(occl_plan_builder_t *b, uint32_t chunks);                  /* of each channel */

@@ -34,7 +34,26 @@
     X(tree, bcast)                     \
     X(tree, reduce)                    \
     X(pairwise, alltoall)              \
-    X(dissemination, barrier)
+    X(dissemination, barrier)          \
+    X(oneshot, scan)                   \
+    X(oneshot, exscan)                 \
+    X(chain, scan)                     \
+    X(chain, exscan)                   \
+    X(push, scan)                      \
+    X(push, exscan)                    \
+    X(twoshot, scan)                   \
+    X(twoshot, exscan)                 \
+    X(twoshot, reduce_scatter)         \
+    X(exchange, gatherv)               \
+    X(exchange, scatterv)              \
+    X(exchange, allgatherv)            \
+    X(exchange, alltoallv)             \
+    X(exchange, alltoallw)             \
+    X(exchange, neighbor_allgather)    \
+    X(exchange, neighbor_allgatherv)   \
+    X(exchange, neighbor_alltoall)     \
+    X(exchange, neighbor_alltoallv)    \
+    X(exchange, neighbor_alltoallw)
 
 #define X(file, coll) extern const occl_planner_t occl_planner_##file##_##coll;
 OCCL_PLANNER_TABLE(X)
@@ -77,7 +96,7 @@ void occl_post(occl_plan_builder_t *b, occl_step_t *s, uint32_t post, uint32_t p
 occl_step_t *occl_emit_nop(occl_plan_builder_t *b, uint32_t c);
 occl_step_t *occl_emit_copy(occl_plan_builder_t *b, uint32_t c, occl_ref_t src, occl_ref_t dst, uint64_t n);
 occl_step_t *occl_emit_reduce(occl_plan_builder_t *b, uint32_t c, occl_ref_t src, occl_ref_t src2, occl_ref_t dst, uint64_t n);
-/* dst = fold over all ranks: mine at `mine`, those of the others in XSEND at off. */
+/* dst = fold over all ranks: mine at `mine`, those of the others in XSEND at off. (s->stride: over so many, from rank 0 on) */
 occl_step_t *occl_emit_fold_exposed(occl_plan_builder_t *b, uint32_t c, occl_ref_t mine, uint64_t off, occl_ref_t dst,
                                     uint64_t n);
 
@@ -91,7 +110,7 @@ void occl_emit_recv_reduce(occl_plan_builder_t *b, uint32_t c, uint32_t peer, oc
 void occl_emit_spread(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t src, uint64_t n, uint64_t stride);
 void occl_emit_collect(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t dst, uint64_t n, uint64_t stride);
 /* dst = fold over all ranks in rank order: mine, and message k of every other rank. */
-void occl_emit_fold(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t mine, occl_ref_t dst, uint64_t n);
+occl_step_t *occl_emit_fold(occl_plan_builder_t *b, uint32_t c, occl_num_t k, occl_ref_t mine, occl_ref_t dst, uint64_t n);
 
 /* The closing section of an exposed plan, on all channels: all have made their last access, so the buffers are the user's again. */
 void occl_emit_close(occl_plan_builder_t *b, uint32_t section);

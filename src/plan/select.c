@@ -60,6 +60,43 @@ static const char *const table[] = {
     "scatter:direct",
     "sendrecv:direct/slots bytes=128K",
     "sendrecv:direct",
+    "reduce_scatter:twoshot/slots bytes=128K ranks=4",
+    "reduce_scatter:twoshot",
+    "scan:oneshot bytes=16K ranks=4",
+    "scan:oneshot bytes=1K ranks=16",
+    "scan:push ranks=2",
+    "scan:twoshot",
+    "scan:push",
+    "scan:chain",
+    "scan:oneshot",
+    "exscan:oneshot bytes=16K ranks=4",
+    "exscan:oneshot bytes=1K ranks=16",
+    "exscan:push ranks=2",
+    "exscan:twoshot",
+    "exscan:push",
+    "exscan:chain",
+    "exscan:oneshot",
+    /* bytes: of an average block that is not empty */
+    "gatherv:exchange/slots bytes=32K",
+    "gatherv:exchange",
+    "scatterv:exchange/slots bytes=32K",
+    "scatterv:exchange",
+    "allgatherv:exchange/slots bytes=32K",
+    "allgatherv:exchange",
+    "alltoallv:exchange/slots bytes=32K",
+    "alltoallv:exchange",
+    "alltoallw:exchange/slots bytes=32K",
+    "alltoallw:exchange",
+    "neighbor_allgather:exchange/slots bytes=32K",
+    "neighbor_allgather:exchange",
+    "neighbor_allgatherv:exchange/slots bytes=32K",
+    "neighbor_allgatherv:exchange",
+    "neighbor_alltoall:exchange/slots bytes=32K",
+    "neighbor_alltoall:exchange",
+    "neighbor_alltoallv:exchange/slots bytes=32K",
+    "neighbor_alltoallv:exchange",
+    "neighbor_alltoallw:exchange/slots bytes=32K",
+    "neighbor_alltoallw:exchange",
 };
 
 /*
@@ -79,6 +116,28 @@ static const char *const far_table[] = {
     FAR_SMALL("gather:direct/slots"),
     FAR_SMALL("scatter:direct/slots"),
     FAR_SMALL("sendrecv:direct/slots"),
+    FAR_SMALL("scan:oneshot/slots"),
+    FAR_SMALL("exscan:oneshot/slots"),
+    FAR_SMALL("reduce_scatter:twoshot/slots"),
+    "scan:twoshot",
+    "scan:push",
+    "exscan:twoshot",
+    "exscan:push",
+    FAR_SMALL("gatherv:exchange/slots"),
+    "gatherv:exchange",
+    FAR_SMALL("scatterv:exchange/slots"),
+    "scatterv:exchange",
+    FAR_SMALL("allgatherv:exchange/slots"),
+    "allgatherv:exchange",
+    FAR_SMALL("alltoallv:exchange/slots"),
+    "alltoallv:exchange",
+    FAR_SMALL("alltoallw:exchange/slots"),
+    "alltoallw:exchange",
+    "neighbor_allgather:exchange",
+    "neighbor_allgatherv:exchange",
+    "neighbor_alltoall:exchange",
+    "neighbor_alltoallv:exchange",
+    "neighbor_alltoallw:exchange",
 };
 
 const char *occl_plan_rule(int i)
@@ -301,7 +360,8 @@ static int possible(const occl_select_t *in, const occl_planner_t *p, occl_movem
         return 0;
     if (move == OCCL_MOVE_SLOTS)
         return 1;
-    return in->exposed && !(in->kind == OCCL_COLL_ALLTOALL && in->in_place);
+    return in->exposed && !((in->kind == OCCL_COLL_ALLTOALL || in->kind == OCCL_COLL_ALLTOALLV || in->kind == OCCL_COLL_ALLTOALLW) &&
+                            in->in_place);
 }
 
 static int match(const occl_select_t *in, const rule_t *r, occl_choice_t *choice_p)

@@ -162,6 +162,54 @@ static occl_status_t build_reduce_scatter_block(const occl_plan_args_t *a, occl_
 }
 
 /*
+ * reduce_scatter: blocks of any length, each folded by its owner. Slots: every link has as many messages as the longest block has
+ * chunks, since all that go to one rank are folded together.
+ *
+ * In place the result belongs to the start of the vector, where blocks of others lie, of any length. So the owner folds its block
+ * where it stands, which nobody else writes or reads, and moves it down when all have read theirs: chunk by chunk from below,
+ * through scratch, because a chunk may overlap the place that it goes to. What one channel reads another one would write then, so
+ * there is one channel.
+ */
+static occl_status_t build_reduce_scatter(const occl_plan_args_t *a, occl_plan_t **plan_p)
+{
+    static const occl_num_t each = {.per = 1};
+    int slots = a->move == OCCL_MOVE_SLOTS;
+    const occl_block_t *mine = &a->recvs[a->rank];
+    uint64_t longest = 0;
+    occl_plan_builder_t *b;
+    occl_status_t status;
+    if (occl_plan_settled(a, OCCL_MOVES_BOTH, "twoshot", plan_p, &status))
+        return status;
+    if (a->nrecvs != a->nranks)
+        return OCCL_ERR_UNSUPPORTED;
+    for (uint32_t p = 0; p < a->nranks; p++)
+        longest = a->recvs[p].n > longest ? a->recvs[p].n : longest;
+    b = occl_plan_begin(a, (slots ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, "twoshot");
+    occl_plan_links_apart(b);
+    occl_plan_scratch(b, 1);
+    for (uint32_t c = 0; c < a->nchannels; c++) {
+        occl_ref_t from = occl_at(OCCL_SP_SEND, mine->at), to = occl_at(OCCL_SP_RECV, a->in_place ? mine->at : 0);
+        occl_plan_section(b, c, c ? 0 : longest);
+        for (uint32_t i = 1; i < a->nranks && slots && c == 0; i++)
+            occl_emit_send(b, c, after(a, i), each, occl_at(OCCL_SP_SEND, a->recvs[after(a, i)].at), a->recvs[after(a, i)].n);
+        if (slots && c == 0)
+            occl_emit_fold(b, c, each, from, to, mine->n);
+        else if (c == 0)
+            (void)occl_emit_fold_exposed(b, c, from, mine->at, to, mine->n);
+    }
+    if (!slots)
+        occl_emit_close(b, 1);
+    for (uint32_t c = 0; c < a->nchannels; c++) {
+        occl_plan_section(b, c, c ? 0 : longest);
+        if (c || !a->in_place || mine->at == 0)
+            continue;
+        occl_emit_copy(b, c, occl_at(OCCL_SP_RECV, mine->at), occl_at(OCCL_SP_SCRATCH, 0), mine->n);
+        occl_emit_copy(b, c, occl_at(OCCL_SP_SCRATCH, 0), occl_at(OCCL_SP_RECV, 0), mine->n);
+    }
+    return occl_plan_end(b, plan_p);
+}
+
+/*
  * bcast: the ranks other than the root own a block each, pull it from the root, and the rest from its owners. The root sends
  * every byte once.
  */
@@ -203,4 +251,5 @@ static occl_status_t build_bcast(const occl_plan_args_t *a, occl_plan_t **plan_p
 PLANNER(allreduce, ALLREDUCE, OCCL_MOVES_BOTH, 2, 1);
 PLANNER(reduce, REDUCE, OCCL_MOVES_BOTH, 2, 1);
 PLANNER(reduce_scatter_block, REDUCE_SCATTER_BLOCK, OCCL_MOVES_BOTH, 1, 0);
+PLANNER(reduce_scatter, REDUCE_SCATTER, OCCL_MOVES_BOTH, 1, 0);
 PLANNER(bcast, BCAST, OCCL_MOVES_EXPOSED, 0, 0);

@@ -5,6 +5,7 @@
 typedef struct plan {
     uint64_t max_count;
     int rounds;
+    int kinds;     /* only the first so many */
 } plan_t;
 
 /* All collectives at the sizes where something changes: empty, less than ranks, one slot, several slots, the pool, exposed. */
@@ -12,13 +13,17 @@ static void sizes_body(emu_rank_t *r)
 {
     static const uint64_t counts[] = {0, 1, 3, 250, 1001, 5000, 40000};
     const plan_t *p = r->arg;
-    for (int kind = 0; kind < OCCL_COLL_SENDRECV; kind++) {
+    for (int kind = 0; kind < (p->kinds ? p->kinds : OCCL_COLL_COUNT); kind++) {
+        if (kind == OCCL_COLL_SENDRECV)
+            continue;
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
             for (int in_place = 0; in_place < 2; in_place++) {
                 emu_op_t op;
                 int root = (int)(i + (size_t)in_place) % r->size;
-                if (counts[i] > p->max_count)
+                if (counts[i] > p->max_count || (in_place && kind >= OCCL_COLL_NEIGHBOR_ALLGATHER))
                     continue;
+                if (kind > OCCL_COLL_SENDRECV && (i + (size_t)kind) % 2 == 0 && i != 3)
+                    continue; /* lengths of their own are enough variety */
                 emu_op_init(&op, r->comm, 5, (occl_collkind_t)kind, OCCL_T_I32, OCCL_OP_SUM, root, counts[i], in_place);
                 for (uint64_t k = 0; k < 3; k++) {
                     emu_op_fill(&op, k * 1000 + counts[i]);
@@ -67,12 +72,12 @@ static void messages_body(emu_rank_t *r)
     }
 }
 
-static const char from_buffer_to_buffer[] = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K OCCL_ALGO=*:direct/exposed;*:twoshot/exposed";
+static const char from_buffer_to_buffer[] = "OCCL_DIRECT_MIN=0 OCCL_CHUNK=4K OCCL_ALGO=*:direct/exposed;*:twoshot/exposed;*:push/exposed;*:exchange/exposed";
 
 static const char *const through_slots[] = {
     "OCCL_CMA=0 OCCL_ALGO=*:direct/slots;*:twoshot/slots;*:dissemination OCCL_EMU_LANES=2 OCCL_EMU_CHAOS=7",
     "OCCL_CMA=0 OCCL_ALGO=*:oneshot/slots OCCL_POOL_MAX=0 OCCL_EMU_LANES=1",
-    "OCCL_CMA=0 OCCL_ALGO=*:ring/slots;*:tree/slots;*:pairwise/slots OCCL_POOL_MAX=0 OCCL_EMU_LANES=2 OCCL_EMU_CHAOS=9",
+    "OCCL_CMA=0 OCCL_ALGO=*:ring/slots;*:tree/slots;*:pairwise/slots;*:chain/slots OCCL_POOL_MAX=0 OCCL_EMU_LANES=2 OCCL_EMU_CHAOS=9",
     "OCCL_CMA=0 OCCL_ALGO=*:twoshot/slots;*:direct/slots OCCL_MAX_CHANNELS=3 OCCL_POOL_MAX=0 OCCL_EMU_LANES=1 OCCL_EMU_CHAOS=11",
 };
 
@@ -80,7 +85,7 @@ int main(void)
 {
     static const occl_device_kind_t devices[] = {OCCL_DEVICE_HOST, OCCL_DEVICE_EMU};
     static const char *const name[] = {"host device", "emulated device"};
-    plan_t big = {40000, 40}, small = {5000, 40};
+    plan_t big = {40000, 60, 0}, small = {5000, 60, 0}, others = {5000, 0, OCCL_COLL_GATHERV};
     for (int d = 0; d < 2; d++) {
         for (int n = 1; n <= 4; n++)
             emu_run(&(emu_conf_t){.ranks = n, .device = devices[d], .arg = &big, .deadline = 12}, sizes_body,
@@ -103,7 +108,8 @@ int main(void)
     for (int d = 0; d < 2; d++)
         for (int n = d ? 2 : 3; n <= 3 + d; n++)
             for (size_t i = 0; i < sizeof(through_slots) / sizeof(*through_slots); i++)
-                emu_run(&(emu_conf_t){.ranks = n, .device = devices[d], .arg = &small, .env = through_slots[i], .deadline = 12}, sizes_body,
+                emu_run(&(emu_conf_t){.ranks = n, .device = devices[d], .arg = i % 3 == 0 ? &small : &others, .env = through_slots[i],
+                                      .deadline = 12}, sizes_body,
                         "%s, %d ranks, one slot a half: %s", name[d], n, through_slots[i]);
     occl_emu_nslots = 0;
     return tap_done();

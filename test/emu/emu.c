@@ -477,7 +477,8 @@ int emu_run(const emu_conf_t *conf, void (*body)(emu_rank_t *r), const char *fmt
 
 static int reduces(occl_collkind_t k)
 {
-    return k == OCCL_COLL_REDUCE || k == OCCL_COLL_ALLREDUCE || k == OCCL_COLL_REDUCE_SCATTER_BLOCK;
+    return k == OCCL_COLL_REDUCE || k == OCCL_COLL_ALLREDUCE || k == OCCL_COLL_REDUCE_SCATTER_BLOCK || k == OCCL_COLL_SCAN ||
+           k == OCCL_COLL_EXSCAN || k == OCCL_COLL_REDUCE_SCATTER;
 }
 
 static uint32_t type_bytes(uint32_t type)
@@ -585,24 +586,179 @@ static void contribute(const emu_op_t *op, int p, uint64_t salt, uint64_t e, uin
     }
 }
 
-static void folded(const emu_op_t *op, uint64_t salt, uint64_t e, uint64_t n, unsigned char *to)
+/* Of the first `ranks` ranks. */
+static void folded(const emu_op_t *op, int ranks, uint64_t salt, uint64_t e, uint64_t n, unsigned char *to)
 {
     uint32_t eb = type_bytes(op->args.type);
     for (uint64_t i = 0; i < n; i++) {
         double v = number(0, salt, e + i, op->args.op);
-        for (int p = 1; p < op->size; p++)
+        for (int p = 1; p < ranks; p++)
             v = fold(op->args.op, v, number(p, salt, e + i, op->args.op));
-        if (op->args.op == OCCL_OP_LOR && op->size == 1)
-            v = number(0, salt, e + i, op->args.op);
         encode(op->args.type, v, to + i * eb);
     }
+}
+
+/* --- blocks of any length ------------------------------------------------------------------------------------------ */
+
+/* Elements of the which-th block from one rank to another. */
+static uint64_t length(const emu_op_t *op, int from, int to, int which)
+{
+    uint64_t c = op->args.count, of[] = {c, 0, c / 3, 1, c - c / 7, c / 2, c};
+    switch (op->args.kind) {
+    case OCCL_COLL_ALLGATHERV:
+    case OCCL_COLL_NEIGHBOR_ALLGATHERV: to = which = 0; break;
+    case OCCL_COLL_NEIGHBOR_ALLGATHER:
+    case OCCL_COLL_NEIGHBOR_ALLTOALL: return c;
+    default: break;
+    }
+    if ((op->args.kind == OCCL_COLL_ALLTOALLV || op->args.kind == OCCL_COLL_ALLTOALLW) && op->args.in_place && from > to) { /* what is exchanged in place is as long both ways */
+        int k = from;
+        from = to;
+        to = k;
+    }
+    c = of[(from * 3 + to * 5 + which) % 7];
+    return c > op->args.count ? op->args.count : c;
+}
+
+/* Where the data of that block begin in what the rank contributes. */
+static uint64_t origin(const emu_op_t *op, int to, int which)
+{
+    switch (op->args.kind) {
+    case OCCL_COLL_GATHERV:
+    case OCCL_COLL_ALLGATHERV:
+    case OCCL_COLL_NEIGHBOR_ALLGATHER:
+    case OCCL_COLL_NEIGHBOR_ALLGATHERV: return 0;
+    default: return (uint64_t)(2 * to + which) * 1000003;
+    }
+}
+
+static int is_neighborly(occl_collkind_t k) { return k >= OCCL_COLL_NEIGHBOR_ALLGATHER; }
+static int gathers(occl_collkind_t k)
+{
+    return k == OCCL_COLL_ALLGATHERV || k == OCCL_COLL_NEIGHBOR_ALLGATHER || k == OCCL_COLL_NEIGHBOR_ALLGATHERV;
+}
+
+/* The peers of one rank on one side, in order; how many. */
+static uint32_t peers_of(const emu_op_t *op, int out, int *peer)
+{
+    const occl_coll_args_t *a = &op->args;
+    uint32_t n = 0;
+    if (is_neighborly(a->kind)) {
+        peer[n++] = (op->rank + (out ? 1 : op->size - 1)) % op->size;
+        peer[n++] = (op->rank + (out ? op->size - 1 : 1)) % op->size;
+        return n;
+    }
+    if (a->kind == OCCL_COLL_GATHERV && out) {
+        peer[n++] = a->root;
+    } else if (a->kind == OCCL_COLL_SCATTERV && !out) {
+        peer[n++] = a->root;
+    } else if ((a->kind != OCCL_COLL_GATHERV && a->kind != OCCL_COLL_SCATTERV) || a->root == op->rank) {
+        for (int p = 0; p < op->size; p++)
+            peer[n++] = p;
+    }
+    if (a->in_place && (a->kind == OCCL_COLL_GATHERV || a->kind == OCCL_COLL_SCATTERV || a->kind == OCCL_COLL_ALLGATHERV)) {
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (peer[i] != op->rank)
+                peer[k++] = peer[i];
+        n = k;
+    }
+    return n;
+}
+
+static int which_of(const int *peer, uint32_t i)
+{
+    int which = 0;
+    for (uint32_t k = 0; k < i; k++)
+        which += peer[k] == peer[i];
+    return which;
+}
+
+/* A block of mine in RECV that no list has. */
+static uint64_t own_bytes(const emu_op_t *op)
+{
+    int has = op->args.kind == OCCL_COLL_ALLGATHERV || (op->args.kind == OCCL_COLL_GATHERV && op->args.root == op->rank);
+    return op->args.in_place && has ? length(op, op->rank, op->rank, 0) * type_bytes(op->args.type) : 0;
+}
+
+static void make_blocks(emu_op_t *op)
+{
+    uint64_t eb = type_bytes(op->args.type), bytes[2];
+    int peer[2][EMU_MAX_RANKS + 2];
+    uint32_t n[2];
+    occl_block_t *b;
+    n[0] = peers_of(op, 1, peer[0]);
+    n[1] = peers_of(op, 0, peer[1]);
+    b = op->blocks = calloc(n[0] + n[1] + 1, sizeof(*b));
+    if (!b)
+        bail("no memory");
+    for (int in = 0; in < 2; in++) {
+        uint64_t at = in && own_bytes(op) ? own_bytes(op) + 2 * eb : 0;
+        for (uint32_t k = n[in]; k-- > 0;) { /* the last one first */
+            occl_block_t *e = b + (in ? n[0] : 0) + k;
+            int p = peer[in][k], w = which_of(peer[in], k);
+            e->peer = p;
+            e->type = op->args.type;
+            e->n = eb * (in ? length(op, p, op->rank, w) : length(op, op->rank, p, w));
+            e->at = !in && gathers(op->args.kind) ? 0 : at;
+            at += e->n + (k % 3) * eb;
+            if (!in && gathers(op->args.kind))
+                at = e->n;
+        }
+        bytes[in] = at;
+    }
+    op->args.sends = b;
+    op->args.nsends = n[0];
+    op->args.recvs = b + n[0];
+    op->args.nrecvs = n[1];
+    op->sbytes = (size_t)bytes[0];
+    op->rbytes = (size_t)bytes[1];
+    if (op->args.in_place && (op->args.kind == OCCL_COLL_ALLTOALLV || op->args.kind == OCCL_COLL_ALLTOALLW))
+        op->sbytes = 0;
+    if (own_bytes(op))
+        op->sbytes = 0;
+}
+
+static void fill_blocks(emu_op_t *op, uint64_t salt)
+{
+    const occl_coll_args_t *a = &op->args;
+    uint64_t eb = type_bytes(a->type);
+    int peer[EMU_MAX_RANKS + 2], swap = a->in_place && (a->kind == OCCL_COLL_ALLTOALLV || a->kind == OCCL_COLL_ALLTOALLW);
+    memcpy(op->want, op->recv, op->rbytes);
+    if (own_bytes(op)) {
+        contribute(op, op->rank, salt, 0, own_bytes(op) / eb, op->recv);
+        memcpy(op->want, op->recv, own_bytes(op));
+    }
+    peers_of(op, 1, peer);
+    for (uint32_t i = 0; i < a->nsends && !own_bytes(op); i++)
+        contribute(op, op->rank, salt, origin(op, peer[i], which_of(peer, i)), a->sends[i].n / eb,
+                   swap ? op->recv + a->recvs[i].at : op->send + a->sends[i].at);
+    peers_of(op, 0, peer);
+    for (uint32_t i = 0; i < a->nrecvs; i++)
+        contribute(op, peer[i], salt, origin(op, op->rank, which_of(peer, i)), a->recvs[i].n / eb, op->want + a->recvs[i].at);
+}
+
+/* reduce_scatter: elements of member p's block, and before it. */
+static uint64_t part_of(const emu_op_t *op, int p)
+{
+    uint64_t c = op->args.count, of[] = {c, c / 2, 0, c / 3, 1};
+    c = c % 2 ? c : of[p % 5]; /* odd counts: all alike */
+    return c > op->args.count ? op->args.count : c;
+}
+static uint64_t parts_before(const emu_op_t *op, int p)
+{
+    uint64_t n = 0;
+    while (p-- > 0)
+        n += part_of(op, p);
+    return n;
 }
 
 void emu_op_init(emu_op_t *op, occl_comm_t *c, int tag, occl_collkind_t kind, uint32_t type, uint32_t opcode, int root,
                  uint64_t count, int in_place)
 {
     uint64_t n, block, sblocks = 0, rblocks = 0;
-    int rooted = kind == OCCL_COLL_BCAST || kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_GATHER || kind == OCCL_COLL_SCATTER;
+    int rooted = kind == OCCL_COLL_BCAST || kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_GATHER || kind == OCCL_COLL_SCATTER ||
+                 kind == OCCL_COLL_GATHERV || kind == OCCL_COLL_SCATTERV;
     int is_root;
     memset(op, 0, sizeof(*op));
     op->comm = c;
@@ -620,7 +776,9 @@ void emu_op_init(emu_op_t *op, occl_comm_t *c, int tag, occl_collkind_t kind, ui
     switch (kind) {
     case OCCL_COLL_BCAST: rblocks = 1; break;
     case OCCL_COLL_REDUCE: sblocks = 1; rblocks = is_root; break;
-    case OCCL_COLL_ALLREDUCE: sblocks = rblocks = 1; break;
+    case OCCL_COLL_ALLREDUCE:
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN: sblocks = rblocks = 1; break;
     case OCCL_COLL_GATHER: sblocks = 1; rblocks = is_root ? n : 0; break;
     case OCCL_COLL_SCATTER: sblocks = is_root ? n : 0; rblocks = 1; break;
     case OCCL_COLL_ALLGATHER: sblocks = 1; rblocks = n; break;
@@ -634,13 +792,27 @@ void emu_op_init(emu_op_t *op, occl_comm_t *c, int tag, occl_collkind_t kind, ui
         break;
     default: break;
     }
-    if (kind == OCCL_COLL_BCAST)
+    if (kind == OCCL_COLL_BCAST || is_neighborly(kind))
         in_place = 0;
-    if (in_place && (kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_GATHER || kind == OCCL_COLL_SCATTER))
+    if (in_place && (kind == OCCL_COLL_REDUCE || kind == OCCL_COLL_GATHER || kind == OCCL_COLL_SCATTER ||
+                     kind == OCCL_COLL_GATHERV || kind == OCCL_COLL_SCATTERV))
         in_place = is_root;
     op->args.in_place = in_place;
     op->sbytes = (size_t)(sblocks * block);
     op->rbytes = (size_t)(rblocks * block);
+    if (occl_coll_exchanges(kind)) {
+        make_blocks(op);
+    } else if (kind == OCCL_COLL_REDUCE_SCATTER) {
+        op->blocks = calloc(n, sizeof(*op->blocks));
+        if (!op->blocks)
+            bail("no memory");
+        for (int p = 0; p < op->size; p++)
+            op->blocks[p].n = part_of(op, p);
+        op->args.recvs = op->blocks;
+        op->args.nrecvs = (uint32_t)n;
+        op->sbytes = (size_t)(parts_before(op, op->size) * type_bytes(type));
+        op->rbytes = in_place ? op->sbytes : (size_t)(part_of(op, op->rank) * type_bytes(type));
+    }
     op->send_mem = malloc(op->sbytes + 2 * GUARD);
     op->recv_mem = malloc(op->rbytes + 2 * GUARD);
     op->want = malloc(op->rbytes + 1);
@@ -650,6 +822,10 @@ void emu_op_init(emu_op_t *op, occl_comm_t *c, int tag, occl_collkind_t kind, ui
     op->recv = op->recv_mem + GUARD;
     op->args.send = in_place && kind != OCCL_COLL_SCATTER ? NULL : op->send;
     op->args.recv = in_place && kind == OCCL_COLL_SCATTER ? NULL : op->recv;
+    if (occl_coll_exchanges(kind) && own_bytes(op))
+        op->args.send = op->recv; /* where my block lies */
+    else if (occl_coll_exchanges(kind))
+        op->args.send = op->send;
 }
 
 void emu_op_fini(emu_op_t *op)
@@ -659,6 +835,7 @@ void emu_op_fini(emu_op_t *op)
     free(op->send_mem);
     free(op->recv_mem);
     free(op->want);
+    free(op->blocks);
     memset(op, 0, sizeof(*op));
 }
 
@@ -680,7 +857,7 @@ void emu_op_fill(emu_op_t *op, uint64_t salt)
     case OCCL_COLL_ALLREDUCE:
         contribute(op, op->rank, salt, 0, count, a->in_place ? op->recv : op->send);
         if (op->rbytes)
-            folded(op, salt, 0, count, op->want);
+            folded(op, op->size, salt, 0, count, op->want);
         return;
     case OCCL_COLL_GATHER:
     case OCCL_COLL_ALLGATHER:
@@ -698,12 +875,24 @@ void emu_op_fill(emu_op_t *op, uint64_t salt)
         return;
     case OCCL_COLL_REDUCE_SCATTER_BLOCK:
         contribute(op, op->rank, salt, 0, all, a->in_place ? op->recv : op->send);
-        folded(op, salt, (uint64_t)op->rank * count, count, op->want);
+        folded(op, op->size, salt, (uint64_t)op->rank * count, count, op->want);
         return;
     case OCCL_COLL_ALLTOALL:
         contribute(op, op->rank, salt, 0, all, a->in_place ? op->recv : op->send);
         for (int p = 0; p < op->size; p++)
             contribute(op, p, salt, (uint64_t)op->rank * count, count, op->want + (uint64_t)p * block);
+        return;
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN:
+        contribute(op, op->rank, salt, 0, count, a->in_place ? op->recv : op->send);
+        if (a->kind == OCCL_COLL_EXSCAN && op->rank == 0)
+            memcpy(op->want, op->recv, op->rbytes); /* untouched */
+        else
+            folded(op, a->kind == OCCL_COLL_SCAN ? op->rank + 1 : op->rank, salt, 0, count, op->want);
+        return;
+    case OCCL_COLL_REDUCE_SCATTER:
+        contribute(op, op->rank, salt, 0, parts_before(op, op->size), a->in_place ? op->recv : op->send);
+        folded(op, op->size, salt, parts_before(op, op->rank), part_of(op, op->rank), op->want);
         return;
     case OCCL_COLL_SENDRECV:
         if (a->sender)
@@ -712,6 +901,8 @@ void emu_op_fill(emu_op_t *op, uint64_t salt)
             contribute(op, a->peer, salt, 0, count, op->want);
         return;
     default:
+        if (occl_coll_exchanges(a->kind))
+            fill_blocks(op, salt);
         return;
     }
 }
@@ -739,6 +930,8 @@ int emu_op_check(emu_rank_t *r, emu_op_t *op)
     /* In place, only the first block of a reduce_scatter_block's result is defined. */
     if (op->args.kind == OCCL_COLL_REDUCE_SCATTER_BLOCK)
         bytes = (size_t)(op->args.count * type_bytes(op->args.type));
+    if (op->args.kind == OCCL_COLL_REDUCE_SCATTER)
+        bytes = (size_t)(part_of(op, op->rank) * type_bytes(op->args.type));
     if (bytes && memcmp(op->recv, op->want, bytes)) {
         size_t i = 0;
         while (op->recv[i] == op->want[i])
@@ -787,12 +980,14 @@ void emu_op_random(emu_op_t *op, occl_comm_t *c, int tag, occl_rng_t *shared, ui
     static const uint32_t types[] = {OCCL_T_U8, OCCL_T_I16, OCCL_T_I32, OCCL_T_I64, OCCL_T_F32, OCCL_T_F64, OCCL_T_F16,
                                      OCCL_T_BF16};
     static const uint32_t ops[] = {OCCL_OP_SUM, OCCL_OP_SUM, OCCL_OP_MIN, OCCL_OP_MAX, OCCL_OP_PROD};
-    occl_collkind_t kind = (occl_collkind_t)occl_rng_below(shared, OCCL_COLL_SENDRECV);
+    occl_collkind_t kind = (occl_collkind_t)occl_rng_below(shared, OCCL_COLL_COUNT - 1);
     uint32_t type = types[occl_rng_below(shared, sizeof(types) / sizeof(*types))];
     uint32_t opcode = ops[occl_rng_below(shared, sizeof(ops) / sizeof(*ops))];
     int root = (int)occl_rng_below(shared, (uint64_t)occl_comm_size(c)), in_place = occl_rng_below(shared, 4) == 0;
     /* All sizes alike on a logarithmic scale */
     uint64_t limit = 1ull << occl_rng_below(shared, 63 - (uint64_t)__builtin_clzll(max_count + 1) + 1);
     uint64_t count = occl_rng_below(shared, limit + 1);
+    if (kind >= OCCL_COLL_SENDRECV)
+        kind++;
     emu_op_init(op, c, tag, kind, type, opcode, root, count, in_place);
 }

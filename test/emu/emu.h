@@ -107,9 +107,11 @@ typedef struct emu_op {
     unsigned char *send, *recv;
     occl_coll_t *coll;
     occl_run_t *run;
+    occl_block_t *blocks;      /* args.sends, then args.recvs */
 } emu_op_t;
 
-/* Buffers and arguments of one rank. count is per block, as MPI has it. For SENDRECV root is the source and the destination is
+/* Buffers and arguments of one rank. count is per block, as MPI has it; where blocks have a length each, none is longer, some are
+ * empty, and they lie in the buffers in another order, with gaps. Neighbours are those in a ring, forwards and backwards. For SENDRECV root is the source and the destination is
  * (root + 1) % size; other ranks get count = 0 and must not start it. */
 void emu_op_init(emu_op_t *op, occl_comm_t *c, int tag, occl_collkind_t kind, uint32_t type, uint32_t opcode, int root,
                  uint64_t count, int in_place);

@@ -153,13 +153,122 @@ typedef struct setup {
     uint32_t n, root, channels, nslots;
     uint64_t count, chunk;
     uint64_t in_place;                 /* set of ranks */
+    uint64_t least;                    /* exchanges: what one message carries at least */
 } setup_t;
+
+/* --- blocks of any length ------------------------------------------------------------------------------------------- */
+
+static int in_place(const setup_t *s, uint32_t r) { return (int)(s->in_place >> r & 1); }
+static int swaps(const setup_t *s, uint32_t r)
+{
+    return in_place(s, r) && (s->planner->kind == OCCL_COLL_ALLTOALLV || s->planner->kind == OCCL_COLL_ALLTOALLW);
+}
+static int is_neighborly(occl_collkind_t k) { return k >= OCCL_COLL_NEIGHBOR_ALLGATHER; }
+/* Two edges each way between ranks that are each other's neighbours on both sides: there exposed plans are refused. */
+static int doubles(const setup_t *s) { return is_neighborly(s->planner->kind) && s->n == 2; }
+
+static uint64_t length(const setup_t *s, uint32_t from, uint32_t to, uint32_t which)
+{
+    uint64_t c = s->count, of[] = {c, 0, c / 3, 1, c - c / 7, c / 2, c};
+    if (s->planner->kind == OCCL_COLL_ALLGATHERV || s->planner->kind == OCCL_COLL_NEIGHBOR_ALLGATHERV)
+        to = which = 0;
+    if (s->planner->kind == OCCL_COLL_NEIGHBOR_ALLGATHER || s->planner->kind == OCCL_COLL_NEIGHBOR_ALLTOALL)
+        return c;
+    if (s->in_place && (s->planner->kind == OCCL_COLL_ALLTOALLV || s->planner->kind == OCCL_COLL_ALLTOALLW) && from > to) {
+        uint32_t k = from;
+        from = to;
+        to = k;
+    }
+    c = of[(from * 3 + to * 5 + which) % 7];
+    return c > s->count ? s->count : c;
+}
+
+static int gathers(occl_collkind_t k)
+{
+    return k == OCCL_COLL_ALLGATHERV || k == OCCL_COLL_NEIGHBOR_ALLGATHER || k == OCCL_COLL_NEIGHBOR_ALLGATHERV;
+}
+
+/* What element i of the which-th block for `to` is called. */
+static uint64_t origin(const setup_t *s, uint32_t to, uint32_t which)
+{
+    return gathers(s->planner->kind) || s->planner->kind == OCCL_COLL_GATHERV ? 0 : (2 * to + which) * 1000ull;
+}
+
+typedef struct lists {
+    occl_block_t s[MAX_RANKS], r[MAX_RANKS];
+    uint32_t which_s[MAX_RANKS], which_r[MAX_RANKS];
+    uint32_t ns, nr;
+    uint64_t send, recv;   /* elements of the buffers */
+    uint64_t own;          /* gatherv, allgatherv in place: my block lies at the start of RECV */
+} lists_t;
+
+static lists_t *lists_of(const setup_t *s, uint32_t r)
+{
+    occl_collkind_t k = s->planner->kind;
+    lists_t *l = take0(sizeof *l);
+    int left_out = in_place(s, r) && (k == OCCL_COLL_GATHERV || k == OCCL_COLL_SCATTERV || k == OCCL_COLL_ALLGATHERV);
+    if (left_out && k != OCCL_COLL_SCATTERV)
+        l->own = length(s, r, r, 0);
+    for (int in = 0; in < 2; in++) {
+        occl_block_t *b = in ? l->r : l->s;
+        uint32_t n = 0, *which = in ? l->which_r : l->which_s;
+        uint64_t at = in && l->own ? l->own + 1 : 0;
+        if (is_neighborly(k)) {
+            b[0].peer = (int32_t)((r + (in ? s->n - 1 : 1)) % s->n);
+            b[1].peer = (int32_t)((r + (in ? 1 : s->n - 1)) % s->n);
+            n = 2;
+            which[1] = b[0].peer == b[1].peer;
+        } else if (k == OCCL_COLL_GATHERV && !in) {
+            b[n++].peer = (int32_t)s->root;
+        } else if (k == OCCL_COLL_SCATTERV && in) {
+            b[n++].peer = (int32_t)s->root;
+        } else if ((k != OCCL_COLL_GATHERV && k != OCCL_COLL_SCATTERV) || r == s->root) {
+            for (uint32_t p = 0; p < s->n; p++)
+                b[n++].peer = (int32_t)p;
+        }
+        if (left_out) {
+            uint32_t kept = 0;
+            for (uint32_t i = 0; i < n; i++)
+                if (b[i].peer != (int32_t)r)
+                    b[kept++].peer = b[i].peer;
+            n = kept;
+        }
+        for (uint32_t i = n; i-- > 0;) { /* the last one first, and gaps */
+            uint32_t p = (uint32_t)b[i].peer;
+            b[i].n = in ? length(s, p, r, which[i]) : length(s, r, p, which[i]);
+            b[i].at = !in && gathers(k) ? 0 : at;
+            at = b[i].at + b[i].n + (!in && gathers(k) ? 0 : i % 3);
+        }
+        *(in ? &l->nr : &l->ns) = n;
+        *(in ? &l->recv : &l->send) = at;
+    }
+    if (swaps(s, r)) {
+        memcpy(l->s, l->r, sizeof l->s);
+        l->send = 0;
+    }
+    return l;
+}
+
+/* reduce_scatter: the members' blocks of a vector of `count` elements. */
+static occl_block_t *parts_of(const setup_t *s)
+{
+    occl_block_t *b = take0(s->n * sizeof *b);
+    uint64_t at = 0;
+    for (uint32_t p = 0; p < s->n; p++) {
+        uint64_t left = s->count - at, n = p + 1 == s->n ? left : p % 3 == 1 ? 0 : left / (2 + p % 2);
+        b[p] = (occl_block_t){.peer = (int32_t)p, .at = at, .n = n};
+        at += n;
+    }
+    return b;
+}
 
 typedef struct machine {
     setup_t s;
     occl_plan_t *plan[MAX_RANKS];
     buffer_t send[MAX_RANKS], recv[MAX_RANKS];
     buffer_t xsend[MAX_RANKS];
+    lists_t *lists[MAX_RANKS];         /* exchanges */
+    occl_block_t *parts;               /* reduce_scatter */
     thread_t *t;                       /* [n * channels] */
     link_t *link;                      /* [ch][from][to] */
     uint64_t heard[MAX_RANKS];         /* set of ranks whose message or signal was awaited */
@@ -343,6 +452,16 @@ static int operand(machine_t *m, thread_t *t, const occl_step_t *s, const occl_r
         if (who >= m->s.n)
             return fault(m, "no such rank");
         p->b = r->space == OCCL_SP_XSEND ? m->xsend[who] : m->recv[who];
+        if (m->lists[who]) { /* what it has for me, or gets from me */
+            const lists_t *l = m->lists[who];
+            const occl_block_t *b = r->space == OCCL_SP_XSEND ? l->s : l->r;
+            uint32_t k = 0, all = r->space == OCCL_SP_XSEND ? l->ns : l->nr;
+            while (k < all && !(b[k].peer == (int32_t)t->rank && b[k].n))
+                k++;
+            if (k == all || r->off + lo + n > b[k].n)
+                return fault(m, "rank %u reaches beyond what rank %u has for it", t->rank, who);
+            p->at += b[k].at;
+        }
         m->access[(t->ch * m->s.n + who) * m->s.n + t->rank] = t->clk;
         return 1;
     case OCCL_SP_RXSLOT:
@@ -385,7 +504,9 @@ static int move_data(machine_t *m, thread_t *t, const occl_step_t *s)
     case OCCL_STEP_REDUCE_ALL:
         if (cnt == 0 && s->dst.space != OCCL_SP_TXSLOT && s->src.space != OCCL_SP_RXSLOT)
             return 1;
-        nsrc = s->op == OCCL_STEP_COPY ? 1 : s->op == OCCL_STEP_REDUCE ? 2 : m->s.n;
+        nsrc = s->op == OCCL_STEP_COPY ? 1 : s->op == OCCL_STEP_REDUCE ? 2 : (uint32_t)s->stride;
+        if (nsrc == 0 || nsrc > m->s.n + 1)
+            return fault(m, "rank %u folds %u ranks", t->rank, nsrc);
         for (uint32_t i = 0; i < nsrc; i++) {
             const occl_ref_t *r = s->op == OCCL_STEP_REDUCE_ALL ? (i == t->rank ? &s->src : &s->src2) : i ? &s->src2 : &s->src;
             if (cnt == 0 && r->space == OCCL_SP_NONE)
@@ -617,8 +738,6 @@ static int step(machine_t *m, thread_t *t)
 
 /* --- a whole collective ----------------------------------------------------------------------------------------------- */
 
-static int in_place(const setup_t *s, uint32_t r) { return (int)(s->in_place >> r & 1); }
-
 static buffer_t part(buffer_t b, uint64_t lo, uint64_t n)
 {
     return b.n < lo + n ? (buffer_t){0} : (buffer_t){b.v + lo, b.sh + lo, n};
@@ -640,7 +759,25 @@ static void make_buffers(machine_t *m, uint32_t r)
     case OCCL_COLL_REDUCE_SCATTER_BLOCK: nsend = all; nrecv = ip ? all : c; break;
     case OCCL_COLL_ALLTOALL: nsend = nrecv = all; break;
     case OCCL_COLL_SENDRECV: nsend = r == 0 ? c : 0; nrecv = r == s->n - 1 ? c : 0; break;
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN: nsend = nrecv = c; break;
+    case OCCL_COLL_REDUCE_SCATTER: nsend = c; nrecv = ip ? c : m->parts[r].n; break;
     default: break;
+    }
+    if (m->lists[r]) {
+        const lists_t *l = m->lists[r];
+        m->recv[r] = new_buffer(l->recv);
+        m->send[r] = new_buffer(l->send);
+        for (uint64_t i = 0; i < l->own; i++)
+            m->recv[r].v[i] = leaf(r, i);
+        if (l->own)
+            m->send[r] = part(m->recv[r], 0, l->own);
+        for (uint32_t k = 0; k < l->ns; k++)
+            for (uint64_t i = 0; i < l->s[k].n; i++)
+                (swaps(s, r) ? m->recv : m->send)[r].v[l->s[k].at + i] =
+                    leaf(r, origin(s, (uint32_t)l->s[k].peer, l->which_s[k]) + i);
+        m->xsend[r] = m->send[r];
+        return;
     }
     m->recv[r] = new_buffer(nrecv);
     switch (s->planner->kind) {
@@ -723,7 +860,35 @@ static int check_result(machine_t *m, uint32_t r)
             for (n = 0; n < c; n++)
                 wrong += !is(v[n], 1, n);
         break;
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN: {
+        uint32_t upto = r + (s->planner->kind == OCCL_COLL_SCAN);
+        for (n = 0; n < c; n++)
+            wrong += upto ? !is(v[n], upto == 64 ? UINT64_MAX : (1ull << upto) - 1, n)
+                          : !is(v[n], in_place(s, r) ? 1ull << r : 0, in_place(s, r) ? n : 0);
+        reduces = upto > 0;
+        break;
+    }
+    case OCCL_COLL_REDUCE_SCATTER:
+        reduces = 1;
+        c = m->parts[r].n;
+        for (n = 0; n < c; n++)
+            wrong += !is(v[n], everyone, m->parts[r].at + n);
+        break;
     default:
+        if (m->lists[r]) {
+            const lists_t *l = m->lists[r];
+            uint64_t written = 0;
+            for (n = 0; n < l->own; n++)
+                wrong += !is(v[n], 1ull << r, n);
+            for (uint32_t k = 0; k < l->nr; k++)
+                for (uint64_t i = 0; i < l->r[k].n; i++, n++)
+                    wrong += !is(v[l->r[k].at + i], 1ull << l->r[k].peer, origin(s, r, l->which_r[k]) + i);
+            for (uint64_t i = 0; i < l->recv; i++)
+                written += v[i].ranks != 0;
+            if (written != n)
+                return fault(m, "rank %u: something is written between the blocks", r);
+        }
         break;
     }
     if (wrong)
@@ -742,6 +907,7 @@ static int check_shape(machine_t *m, uint32_t r)
     const occl_plan_t *p = m->plan[r];
     uint32_t moves = p->flags & (OCCL_PLAN_SLOTS | OCCL_PLAN_EXPOSED);
     uint64_t share = m->s.planner->split ? (m->s.count + m->s.n - 1) / m->s.n : m->s.count;
+    int apart = m->lists[r] != NULL, several = apart || m->s.planner->kind == OCCL_COLL_REDUCE_SCATTER;
     if (moves != (m->s.move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED))
         return fault(m, "the flags do not name the movement");
     if (p->flags != m->plan[0]->flags)
@@ -751,21 +917,21 @@ static int check_shape(machine_t *m, uint32_t r)
     for (uint32_t c = 0; c < p->nchannels; c++) {
         const occl_program_t *g = &p->prog[c], *g0 = &m->plan[0]->prog[c];
         uint32_t steps = 0;
-        if (g->nsections != g0->nsections || g->nsections == 0)
+        if ((g->nsections != g0->nsections && !apart) || g->nsections == 0)
             return fault(m, "sections differ between ranks");
-        if (m->s.move == OCCL_MOVE_SLOTS && g->nsections != 1)
+        if (m->s.move == OCCL_MOVE_SLOTS && g->nsections != 1 && !several)
             return fault(m, "a slots plan with several sections");
         for (uint32_t i = 0; i < g->nsections; i++) {
             const occl_section_t *sec = &g->sections[i];
-            if (sec->range != g0->sections[i].range)
+            if (!apart && sec->range != g0->sections[i].range)
                 return fault(m, "ranges differ between ranks");
-            if (m->s.move == OCCL_MOVE_SLOTS && m->s.n > 1 && sec->range > (share + m->s.channels - 1) / m->s.channels)
+            if (m->s.move == OCCL_MOVE_SLOTS && m->s.n > 1 && !several && sec->range > (share + m->s.channels - 1) / m->s.channels)
                 return fault(m, "the range is larger than the selection thinks");
             if (sec->first != steps)
                 return fault(m, "steps lie outside sections");
             steps += sec->nsteps;
             for (uint32_t j = sec->first; j < steps && j < g->nsteps; j++)
-                if (g->steps[j].n > sec->range)
+                if (g->steps[j].n > sec->range && !(apart && sec->range == 0 && g->steps[j].n <= m->s.least))
                     return fault(m, "a step is longer than its section");
         }
         if (steps != g->nsteps)
@@ -788,12 +954,12 @@ static void check_end(machine_t *m)
                     fault(m, "rank %u has %llu unread messages of rank %u", b, (unsigned long long)(l->posted - l->credited), a);
                     return;
                 }
-                if (l->posted > chunks * (s->planner->msgs + s->planner->ring_msgs * (uint64_t)(s->n - 1))) {
+                if (!m->lists[a] && l->posted > chunks * (s->planner->msgs + s->planner->ring_msgs * (uint64_t)(s->n - 1))) {
                     fault(m, "more messages on a link than the selection thinks");
                     return;
                 }
                 if (a != b && s->move == OCCL_MOVE_EXPOSED &&
-                    (t->clocks[b] < m->access[(c * s->n + a) * s->n + b] || t->clocks[b] < o->last_move)) {
+                    (t->clocks[b] < m->access[(c * s->n + a) * s->n + b] || (!m->lists[a] && !m->parts && t->clocks[b] < o->last_move))) {
                     fault(m, "rank %u may end while rank %u still moves data", a, b);
                     return;
                 }
@@ -841,6 +1007,22 @@ typedef struct verdict {
     char fault[256];
 } verdict_t;
 
+static void set_blocks(machine_t *m, uint32_t r, occl_plan_args_t *a)
+{
+    const setup_t *s = &m->s;
+    if (occl_coll_exchanges(s->planner->kind)) {
+        lists_t *l = m->lists[r] = lists_of(s, r);
+        a->sends = l->s;
+        a->nsends = l->ns;
+        a->recvs = l->r;
+        a->nrecvs = l->nr;
+        a->least = s->least;
+    } else if (s->planner->kind == OCCL_COLL_REDUCE_SCATTER) {
+        a->recvs = m->parts = parts_of(s);
+        a->nrecvs = s->n;
+    }
+}
+
 /* Builds all plans, runs them, checks everything. */
 static verdict_t run(const setup_t *s, const mutant_t *x)
 {
@@ -862,6 +1044,7 @@ static verdict_t run(const setup_t *s, const mutant_t *x)
         occl_plan_args_t a = {.kind = s->planner->kind, .move = s->move, .rank = r, .nranks = s->n, .root = s->root,
                               .count = s->count, .type = OCCL_T_F32, .op = OCCL_OP_SUM, .elem_bytes = 4,
                               .in_place = (uint32_t)in_place(s, r), .nchannels = s->channels};
+        set_blocks(m, r, &a);
         if (x && x->kind == WRONG_ROOT && x->rank == r)
             a.root = (s->root + 1) % s->n;
         occl_status_t status = s->planner->build(&a, &m->plan[r]);
@@ -926,7 +1109,8 @@ static const char *const move_name[] = {"slots", "exposed"};
 
 static int rooted(occl_collkind_t k)
 {
-    return k == OCCL_COLL_BCAST || k == OCCL_COLL_REDUCE || k == OCCL_COLL_GATHER || k == OCCL_COLL_SCATTER;
+    return k == OCCL_COLL_BCAST || k == OCCL_COLL_REDUCE || k == OCCL_COLL_GATHER || k == OCCL_COLL_SCATTER ||
+           k == OCCL_COLL_GATHERV || k == OCCL_COLL_SCATTERV;
 }
 
 /* Who may be in place: nobody, or a set that MPI allows. Variant 0: none; 1: all that may; 2: some. */
@@ -937,11 +1121,19 @@ static uint64_t in_place_set(const setup_t *s, int variant)
     case OCCL_COLL_REDUCE:
     case OCCL_COLL_GATHER:
     case OCCL_COLL_SCATTER:
+    case OCCL_COLL_GATHERV:
+    case OCCL_COLL_SCATTERV:
         return variant ? 1ull << s->root : 0;
+    case OCCL_COLL_ALLTOALLV:
+    case OCCL_COLL_ALLTOALLW:
     case OCCL_COLL_ALLTOALL: /* all or nobody */
         return variant ? all : 0;
     case OCCL_COLL_ALLREDUCE:
     case OCCL_COLL_ALLGATHER:
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN:
+    case OCCL_COLL_REDUCE_SCATTER:
+    case OCCL_COLL_ALLGATHERV:
     case OCCL_COLL_REDUCE_SCATTER_BLOCK: {
         uint64_t some = ((uint64_t)rnd(1u << 31) << 33 ^ (uint64_t)rnd(1u << 31) << 5 ^ rnd(32)) & all;
         return variant == 0 ? 0 : variant == 1 ? all : some;
@@ -961,7 +1153,8 @@ static void one(setup_t s, tally_t *y)
     verdict_t v = run(&s, NULL);
     y->cases++;
     y->steps += v.steps;
-    if (v.unsupported && s.planner->kind == OCCL_COLL_ALLTOALL && s.move == OCCL_MOVE_EXPOSED && s.in_place && s.n > 1) {
+    if (v.unsupported && s.move == OCCL_MOVE_EXPOSED &&
+        ((s.planner->kind == OCCL_COLL_ALLTOALL && s.in_place && s.n > 1) || (swaps(&s, 0) && s.in_place) || doubles(&s))) {
         y->unsupported++; /* as plan.h says */
         return;
     }
@@ -972,7 +1165,7 @@ static void one(setup_t s, tally_t *y)
              (unsigned long long)seed0);
 }
 
-static const uint64_t chunks[] = {1, 3, 7, 1000};
+static const uint64_t chunks[] = {1, 3, 7, 1000}; /* exchanges: at times one message carries as much for sure */
 static const uint32_t slot_counts[] = {1, 2, 4};
 
 /* All combinations for few ranks, a rotating choice for many. */
@@ -993,6 +1186,7 @@ static void cases_of(const occl_planner_t *p, occl_movement_t move, uint32_t n, 
                                 continue;
                             s.nslots = slot_counts[ns];
                             s.chunk = chunks[ch];
+                            s.least = (s.channels + (uint32_t)ch) % 2 ? s.chunk : 0;
                             one(s, y);
                         }
         return;
@@ -1006,6 +1200,7 @@ static void cases_of(const occl_planner_t *p, occl_movement_t move, uint32_t n, 
             s.channels = 1 + rnd(n <= 32 ? MAX_CHANNELS : 2);
             s.nslots = slot_counts[rnd(3)];
             s.chunk = chunks[n <= 16 ? rnd(4) : 1 + rnd(3)];
+            s.least = rnd(2) ? s.chunk : 0;
             one(s, y);
         }
 }
@@ -1103,7 +1298,10 @@ static int mutate(occl_plan_t *plan, const mutant_t *x)
         break;
     case OTHER_RANGE:
         if (x->step == 0 && (s->wait || s->post)) {
-            ((occl_section_t *)g->sections)[0].range += 2;
+            occl_section_t *sec = (occl_section_t *)g->sections;
+            while (!sec->nsteps)
+                sec++;
+            sec->range += sec->range ? 2 : 3;
             return 1;
         }
         break;
@@ -1119,6 +1317,22 @@ static const char *harmless(const setup_t *s, const mutant_t *x, const occl_step
     if (s->planner->kind == OCCL_COLL_BARRIER && credit &&
         (x->kind == DROP_WAIT || x->kind == OTHER_WAIT_PEER || x->kind == EARLIER_WAIT))
         return "one message a link needs no credit";
+    if (occl_coll_exchanges(s->planner->kind) && step->n <= s->least && (((x->kind == DROP_WAIT || x->kind == OTHER_WAIT_PEER) && credit) || x->kind == OTHER_PER))
+        return "a short block is the only message of its link";
+    if (s->planner->kind == OCCL_COLL_SCAN || s->planner->kind == OCCL_COLL_EXSCAN) {
+        int mine_in = step->op != OCCL_STEP_REDUCE_ALL || x->rank < step->stride;
+        if (x->kind == SHORTEN && step->op == OCCL_STEP_SPREAD && x->rank == s->n - 1)
+            return "nobody asks what the last rank contributes";
+        if (x->kind == SHIFT_SRC && !mine_in)
+            return "its own is not in the fold";
+        if (s->planner->kind == OCCL_COLL_SCAN && x->rank == 0 && in_place(s, 0) && (x->kind == SHORTEN || x->kind == DROP_STEP) &&
+            step->n && !step->post && !step->wait &&
+            (step->op == OCCL_STEP_COPY || step->stride == 1) && step->dst.rank == 0 && step->dst.space >= OCCL_SP_XSEND)
+            return "it stands there already";
+        if (s->planner->kind == OCCL_COLL_SCAN && x->rank == 0 && in_place(s, 0) && x->kind == SHORTEN &&
+            step->op == OCCL_STEP_REDUCE_ALL && step->stride == 1)
+            return "it stands there already";
+    }
     if (s->planner->kind == OCCL_COLL_BARRIER && x->kind == OTHER_PER)
         return "there is one iteration";
     if (step->wait == OCCL_WAIT_SIG && x->kind == LATER_WAIT)
@@ -1151,7 +1365,9 @@ static int noticed(setup_t s, const mutant_t *x)
 static void check_mutants(const occl_planner_t *p, occl_movement_t move, uint64_t *caught, uint64_t *made)
 {
     uint32_t n = p->kind == OCCL_COLL_SENDRECV ? 2 : 4;
-    setup_t s = {.planner = p, .move = move, .n = n, .root = n == 2 ? 0 : 1, .channels = 1, .nslots = 1, .count = 21, .chunk = 2};
+    setup_t s = {.planner = p, .move = move, .n = n, .root = n == 2 ? 0 : 1, .channels = 1, .nslots = 1, .count = 21, .chunk = 2,
+                 .least = 2};
+    machine_t view = {.s = s};
     uint64_t survivors = 0, here = 0;
     for (uint32_t r = 0; r < n; r++)
         for (int ip = 0; ip < 2; ip++) {
@@ -1160,6 +1376,8 @@ static void check_mutants(const occl_planner_t *p, occl_movement_t move, uint64_
             occl_plan_t *plan = NULL;
             s.in_place = in_place_set(&s, ip) & 1ull << r;
             a.in_place = (uint32_t)in_place(&s, r);
+            view.s = s;
+            set_blocks(&view, r, &a);
             if ((ip && !a.in_place) || p->build(&a, &plan) != OCCL_OK)
                 continue;
             for (uint32_t i = 0; i < plan->prog[0].nsteps; i++)
@@ -1189,7 +1407,8 @@ static void check_wrong_root(void)
         for (int move = 0; move < 2; move++) {
             setup_t s = {.planner = occl_planners[i], .move = (occl_movement_t)move, .n = 4, .root = 1, .channels = 1, .nslots = 2,
                          .count = 5, .chunk = 2};
-            if (!rooted(s.planner->kind) || !(s.planner->moves & 1u << move))
+            /* (exchanges go by their lists) */
+            if (!rooted(s.planner->kind) || occl_coll_exchanges(s.planner->kind) || !(s.planner->moves & 1u << move))
                 continue;
             for (uint32_t r = 0; r < s.n; r++) {
                 mutant_t x = {.rank = r, .kind = WRONG_ROOT};

@@ -47,7 +47,11 @@ static void check_complete(void)
                         continue;
                     }
                     narrow += in.type == OCCL_T_BF16 && c.planner->partials;
+                    static occl_block_t parts[256]; /* of a reduce_scatter */
+                    for (uint32_t p = 0; p < n; p++)
+                        parts[p] = (occl_block_t){.peer = (int32_t)p, .at = p * count, .n = count};
                     occl_plan_args_t a = {.kind = (occl_collkind_t)kind, .move = c.move, .rank = n - 1, .nranks = n,
+                                          .recvs = parts, .nrecvs = kind == OCCL_COLL_REDUCE_SCATTER ? n : 0,
                                           .count = count, .type = in.type, .op = OCCL_OP_SUM, .elem_bytes = in.elem_bytes,
                                           .in_place = kind == OCCL_COLL_ALLTOALL ? (uint32_t)in.in_place : 0, .nchannels = 1};
                     occl_plan_t *plan = NULL;
@@ -64,7 +68,7 @@ static void check_complete(void)
 static void check_eager(void)
 {
     uint64_t eager = 0, bad = 0;
-    for (uint32_t kind = 0; kind < OCCL_COLL_SENDRECV; kind++)
+    for (uint32_t kind = 0; kind < OCCL_COLL_REDUCE_SCATTER; kind++)
         for (uint32_t n = 2; n <= 9; n++)
             for (uint64_t count = 0; count < 3000; count += 1 + count / 5)
                 for (uint32_t nch = 1; nch <= 3; nch++)
@@ -72,7 +76,8 @@ static void check_eager(void)
                         occl_select_t in = basic((occl_collkind_t)kind, count, n);
                         char algo[64];
                         occl_choice_t c;
-                        if (occl_planners[i]->kind != kind || !(occl_planners[i]->moves & 1u << OCCL_MOVE_SLOTS))
+                        if (occl_planners[i]->kind != kind || kind == OCCL_COLL_SENDRECV ||
+                            !(occl_planners[i]->moves & 1u << OCCL_MOVE_SLOTS))
                             continue;
                         snprintf(algo, sizeof algo, "%s:%s/slots", occl_coll_name(kind), occl_planners[i]->name);
                         in.algo = algo;
