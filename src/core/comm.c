@@ -315,7 +315,7 @@ static occl_status_t choose_device(occl_comm_t *c, const hello_t *all, occl_devi
 /* Channels: what fits each GPU at once with all its processes. */
 static void agree_channels(occl_comm_t *c, const hello_t *all)
 {
-    uint32_t n = c->dev->nchannels;
+    uint32_t n = c->dev->nchannels, mine = 1;
     if (!c->dev->ops->far)
         return;
     for (int p = 0; p < c->size; p++) {
@@ -323,10 +323,11 @@ static void agree_channels(occl_comm_t *c, const hello_t *all)
         for (int q = 0; q < c->size; q++)
             sharing += !memcmp(all[p].far.uuid, all[q].far.uuid, sizeof(all[p].far.uuid));
         fit = all[p].far.channels / sharing;
+        mine = p == c->rank ? sharing : mine;
         n = fit < n ? fit : n;
     }
     c->nchannels = n ? n : 1;
-    c->dev->ops->far->reserve_channels(c->dev, c->nchannels);
+    c->dev->ops->far->reserve_channels(c->dev, c->nchannels, mine);
 }
 
 /* No lock: goes to the driver. */

@@ -169,6 +169,7 @@ struct occl_ctx {
     occl_list_t comms;           /* occl_comm_t.in_ctx, all, also detached ones with pending runs */
     occl_list_t active;          /* occl_comm_t.in_active: with pending runs */
     occl_list_t unchecked;       /* occl_tag_t.in_unchecked */
+    uint32_t streamed;           /* runs that CUDA streams have started or wait for, not over; also read without the lock */
     occl_list_t bells;           /* occl_run_t.in_bells: enqueued, and their streams have not come to them yet */
     occl_list_t queues;          /* occl_hqueue_t.in_ctx */
     int queues_kicked;           /* one of them may go on */

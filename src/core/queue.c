@@ -37,8 +37,10 @@ void occl_run_enqueued_over(occl_run_t *r)
 {
     occl_comm_t *c = r->comm;
     occl_list_remove(&r->in_bells);
-    if (r->ticket.value)
+    if (r->ticket.value) {
         c->dev->ops->far->ticket_over(c->dev, &r->ticket);
+        occl_store_relaxed32(&c->ctx->streamed, c->ctx->streamed - 1);
+    }
     r->ticket.value = 0;
     c->ctx->queues_kicked = !occl_list_empty(&c->ctx->queues);
     /* A refusal was told by the call. */
@@ -237,8 +239,11 @@ static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p, i
         if (s != OCCL_OK)
             refuse(r, s);
     }
-    if (s == OCCL_OK)
+    if (s == OCCL_OK) {
         r->ticket = ticket;
+        if (far)
+            occl_store_relaxed32(&ctx->streamed, ctx->streamed + 1);
+    }
     occl_ctx_unlock(ctx);
     *placed_p = r != NULL;
     if (s != OCCL_OK && !r)
@@ -253,10 +258,11 @@ static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p, i
             occl_run_unhold(r); /* the stream had nothing to do */
         } else if (r->held && !r->over) {
             occl_list_push_back(&ctx->bells, &r->in_bells);
-            occl_helper_kick(ctx->helper);
             if (occl_load_relaxed32(&ctx->sleeper->sleeping))
                 occl_host_wake(&ctx->sleeper->sleeping); /* whoever of ours sleeps does so shortly from now on */
         }
+        occl_fence_sys();
+        occl_helper_attend(ctx->helper);
         occl_ctx_unlock(ctx);
     }
     if (s != OCCL_OK) {
@@ -283,10 +289,15 @@ static occl_status_t wait(occl_run_t *r, void *queue)
         s = queue_add(queue, r, 1);
         r->enqueued = 1; /* its end lets the queue go on */
     } else {
-        if (!r->ticket.value && !far->ticket_take(c->dev, &r->ticket)) /* the host has started it */
+        int ticketed = r->ticket.value != 0;
+        if (!ticketed && !far->ticket_take(c->dev, &r->ticket)) /* the host has started it */
             s = occl_fail(OCCL_ERR_RESOURCE, "too many enqueued operations are under way");
+        else if (!ticketed)
+            occl_store_relaxed32(&ctx->streamed, ctx->streamed + 1);
         ticket = r->ticket;
         r->enqueued = 1;
+        occl_fence_sys();
+        occl_helper_attend(ctx->helper);
     }
     occl_ctx_unlock(ctx);
     /* It may end now: then its word has the value already, and keeps at least that. */

@@ -55,8 +55,6 @@ static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
     return e;
 }
 
-static occl_status_t launch(occl_cuda_t *cu, uint64_t number, uint32_t grid);
-
 occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uint32_t cluster, uint32_t max_ranks,
                              const occl_sched_conf_t *conf, occl_cuda_t *cu)
 {
@@ -96,6 +94,9 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
         cu->shared = OCCL_BULK_BYTES;
         DO(cudaFuncSetAttribute((const void *)occl_k_daemon, cudaFuncAttributeMaxDynamicSharedMemorySize, OCCL_BULK_BYTES), "shared memory")
     }
+    /* A processor keeps its split of cache and shared memory while anything is on it: the daemon's block has to fit beside. */
+    DO(cudaFuncSetAttribute((const void *)occl_k_wait, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+       "shared memory")
     DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
     DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
     DO(cudaStreamCreateWithFlags((cudaStream_t *)&cu->side, cudaStreamNonBlocking), "stream")
@@ -117,8 +118,6 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     cu->processors = (uint32_t)prop.multiProcessorCount;
     DO(cudaHostAlloc((void **)&cu->front, sizeof(*cu->front), cudaHostAllocMapped | cudaHostAllocPortable), "front")
     memset(cu->front, 0, sizeof(*cu->front));
-    DO(cudaHostAlloc((void **)&cu->wake, 64, cudaHostAllocMapped | cudaHostAllocPortable), "wake word")
-    *cu->wake = 0;
     DO(alloc_zeroed((void **)&cu->daemon, sizeof(d), cu->stream), "daemon")
     DO(alloc_zeroed((void **)&cu->chan, nchannels * sizeof(ch), cu->stream), "channels")
     DO(alloc_zeroed((void **)&cu->srcs, nchannels * list * sizeof(void *), cu->stream), "pointer lists")
@@ -217,9 +216,6 @@ void occl_cuda_close(occl_cuda_t *cu)
     (void)cudaFree(cu->daemon);
     if (cu->front)
         (void)cudaFreeHost(cu->front);
-    if (cu->wake)
-        (void)cudaFreeHost(cu->wake);
-    cu->wake = NULL;
     cu->stream = NULL;
     cu->srcs = NULL;
     cu->quicks = NULL;
@@ -404,41 +400,15 @@ occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *wor
     return code ? failed_driver(cu, code, "cuStreamWaitValue64") : OCCL_OK;
 }
 
-occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number)
-{
-    return launch(cu, number, __atomic_load_n(&cu->most, __ATOMIC_RELAXED));
-}
-
-occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
-{
-    occl_status_t s = occl_cuda_stream_wait(cu, cu->stream, cu->wake, number, 0);
-    return s == OCCL_OK ? occl_cuda_launch_as(cu, number) : s;
-}
-
-void occl_cuda_wake(occl_cuda_t *cu)
-{
-    __atomic_store_n(&cu->launches, cu->launches + 1, __ATOMIC_RELEASE);
-    __atomic_store_n(cu->wake, cu->launches, __ATOMIC_RELEASE);
-}
-
-occl_status_t occl_cuda_launch_only(occl_cuda_t *cu) { return launch(cu, cu->queued + 1, cu->grid); }
-
-void occl_cuda_launched(occl_cuda_t *cu)
-{
-    cu->present = ++cu->queued;
-    __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
-    __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
-}
-
 occl_status_t occl_cuda_launch(occl_cuda_t *cu)
 {
-    occl_status_t s = occl_cuda_launch_only(cu);
+    occl_status_t s = occl_cuda_launch_as(cu, cu->launches + 1, cu->grid);
     if (s == OCCL_OK)
-        occl_cuda_launched(cu);
+        __atomic_store_n(&cu->launches, cu->launches + 1, __ATOMIC_RELEASE);
     return s;
 }
 
-static occl_status_t launch(occl_cuda_t *cu, uint64_t number, uint32_t grid)
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number, uint32_t grid)
 {
     int was = enter(cu);
     void *args[] = {&cu->daemon, &number};

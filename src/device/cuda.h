@@ -20,7 +20,7 @@ typedef struct occl_cuda {
     int device;
     uint32_t nchannels, lanes, cluster;
     uint32_t grid;              /* channels of the next launch, at most nchannels */
-    uint32_t most;              /* ... of one that is armed */
+    uint32_t most;              /* ... at most */
     uint32_t shared;            /* a block's OCCL_BULK_BYTES, or 0 */
     occl_daemon_t *daemon;      /* device memory */
     occl_chan_t *chan;          /* device memory [nchannels] */
@@ -33,10 +33,7 @@ typedef struct occl_cuda {
     char name[64];
     uint32_t processors;        /* SMs */
     uint32_t shared_gpu;        /* by MPS */
-    uint64_t submitted, launches; /* launches: that have been let go, or need no letting go */
-    uint64_t queued;            /* launches in the stream, or about to be: beyond `launches` they are armed, behind a wait for `wake` */
-    uint64_t present;           /* the last one that the driver has taken */
-    uint64_t *wake;             /* mapped: number of the last launch that may begin */
+    uint64_t submitted, launches;
     uint64_t got[OCCL_CHANNELS_MAX];
     /* The driver's own: no header of its, and the runtime's query makes "not ready" the thread's last error. */
     int (*stream_write)(void *stream, unsigned long long at, uint64_t value, unsigned int flags);
@@ -85,10 +82,6 @@ uint64_t occl_cuda_pop(occl_cuda_t *cu, uint32_t *what_p);
 
 /* The last launch has left the device; *seen_p (may be NULL): all that was submitted had been taken then. */
 int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p);
-/* Puts launch `number` into the stream; it begins when occl_cuda_wake lets it. The caller has counted it in `queued`. */
-occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number);
-/* Lets the next armed launch go: a store. There is one. */
-void occl_cuda_wake(occl_cuda_t *cu);
 /* Words of mapped memory, and streams (cudaStream_t) of the caller. */
 occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, size_t errlen);
 occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value);
@@ -96,11 +89,8 @@ occl_status_t occl_cuda_stream_write(occl_cuda_t *cu, void *stream, uint64_t *wo
 int occl_cuda_stream_idle(occl_cuda_t *cu, void *stream);
 /* kernel: by a kernel, not by the stream. */
 occl_status_t occl_cuda_stream_wait(occl_cuda_t *cu, void *stream, uint64_t *word, uint64_t value, int kernel);
-/* Launch `number`, of the most channels, which the caller has counted. */
-occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number);
-/* Nothing is armed. In two parts for whoever counts under a lock that is not held across calls of the driver. */
+/* For whoever counts launches: this is launch `number`, of `grid` channels. */
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number, uint32_t grid);
 occl_status_t occl_cuda_launch(occl_cuda_t *cu);
-occl_status_t occl_cuda_launch_only(occl_cuda_t *cu);
-void occl_cuda_launched(occl_cuda_t *cu);
 
 #endif

@@ -36,16 +36,15 @@ enum {
     TWINS_FOR_GATED = TWINS / 2, /* runs that wait for peers may park, and keep theirs: they get half */
     ROOM = 256,
     TICKETS = 4096,
-    ARMED = 2,                   /* launches kept ready while tickets are out */
     SUBMISSIONS = OCCL_QUEUE_LEN - 8,
     STAGE_BYTES = 8 << 20,       /* plans on their way to the device */
     MAX_RANKS = 1024,
     RELAUNCH_MIN_NS = 50000,
     RELAUNCH_MAX_NS = 20000000,
     BUSY_NS = 1000000,
-    ARM_MIN = 4,                 /* hardware queues: with fewer no launch is armed */
-    LET_GO_MIN_NS = 1000000,
-    LET_GO_MAX_NS = 16000000
+    QUEUES_MIN = 4,              /* hardware queues: with fewer no stream waits by its queue */
+    GRIDS = 128,                 /* that can be on a GPU at a time (CUDA C++ Programming Guide, compute capability 7.0 and later) */
+    GRIDS_OF_DAEMON = 3          /* one comes, one leaves, one to spare */
 };
 
 /* The low bits of a twin's address say other things in submissions and completions. */
@@ -74,6 +73,15 @@ typedef struct load {
     uint64_t number, end;
 } load_t;
 
+/* A stream that waits for runs of ours: the first of its waits holds it, the others are behind that one. */
+typedef struct waiting {
+    void *stream;
+    uint32_t waits;
+    uint32_t kernel;             /* by a kernel; else by the hardware queue */
+} waiting_t;
+static char no_stream;           /* the legacy default stream is NULL */
+#define NO_STREAM ((void *)&no_stream)
+
 typedef struct cuda_device {
     occl_device_t pub;
     occl_cuda_t cu;
@@ -99,11 +107,13 @@ typedef struct cuda_device {
     uint64_t *value;             /* of each ticket, its last */
     uint32_t *free_ticket, ntickets;
     uint32_t connections;        /* hardware queues that streams share (CUDA_DEVICE_MAX_CONNECTIONS) */
-    uint32_t looks;              /* at starts that have not come */
-    uint64_t let_go_at, let_go_ns;
+    uint32_t sharing;            /* processes on this GPU */
     /* between who holds the lock and the service */
-    occl_lock_t launch_lock;     /* cu.queued, cu.launches and owed are written under it; no call to the driver is made */
+    occl_lock_t launch_lock;     /* what follows is written under it; no call to the driver is made */
     uint32_t owed;               /* tickets that are out */
+    waiting_t waiting[GRIDS * 2]; /* streams; [nwaiting] */
+    uint32_t nwaiting, wait_kernels;
+    void **waits;                /* of each ticket: the stream that waits for it, or NO_STREAM */
     uint64_t held;               /* a launch that stays as long as some are; 0: none */
     pthread_t launcher;          /* does the service while tickets are out: see launcher_main */
     uint32_t has_launcher, launcher_bell, launcher_stop;
@@ -126,30 +136,11 @@ static void want(cuda_device_t *cd)
     }
 }
 
-/* Lets the next armed launch go; false: none is armed. */
-static int wake_next(cuda_device_t *cd)
-{
-    int any;
-    occl_lock(&cd->launch_lock);
-    any = cd->cu.queued > cd->cu.launches;
-    if (any)
-        occl_cuda_wake(&cd->cu);
-    occl_unlock(&cd->launch_lock);
-    return any;
-}
-
-/* A launch that waits in the stream needs no call; else the service makes one. */
+/* The service makes it. */
 static void want_launch(cuda_device_t *cd)
 {
     cd->launch_at = 0;
-    if (wake_next(cd)) {
-        cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
-        if (cd->owed)
-            want(cd); /* another one in its place */
-        return;
-    }
-    /* Where streams are used the next launch may have to do until somebody's cudaFree comes back: it gets all. */
-    cd->cu.grid = occl_load_relaxed32(&cd->has_launcher) ? occl_load_relaxed32(&cd->cu.most) : cd->need ? cd->need : 1;
+    cd->cu.grid = cd->need ? cd->need : 1;
     occl_store_relaxed32(&cd->launching, 1);
     occl_store_release32(&cd->asked, 1);
     want(cd);
@@ -190,6 +181,7 @@ static void cuda_destroy(occl_device_t *dev)
     }
     occl_cuda_free_mapped(&cd->cu, cd->words);
     free(cd->value);
+    free(cd->waits);
     free(cd->free_ticket);
     free(cd->twin);
     free(cd->free_twin);
@@ -243,12 +235,14 @@ static occl_status_t cuda_create(const occl_env_t *env, const occl_logger_t *log
     cd->free_twin = calloc(TWINS, sizeof(*cd->free_twin));
     cd->words = occl_cuda_alloc_mapped(&cd->cu, 2 * TICKETS * sizeof(*cd->words));
     cd->value = calloc(TICKETS, sizeof(*cd->value));
+    cd->waits = calloc(TICKETS, sizeof(*cd->waits));
     cd->free_ticket = calloc(TICKETS, sizeof(*cd->free_ticket));
+    cd->sharing = 1;
     for (uint32_t i = TICKETS; cd->free_ticket && i; i--)
         cd->free_ticket[cd->ntickets++] = i - 1;
     /* Under MPS there are 2 where nothing is said (measured: test/bench/queues.cu). */
     cd->connections = (uint32_t)occl_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS", cd->cu.shared_gpu ? 2 : 8);
-    if (!cd->twin || !cd->free_twin || !cd->words || !cd->value || !cd->free_ticket) {
+    if (!cd->twin || !cd->free_twin || !cd->words || !cd->value || !cd->waits || !cd->free_ticket) {
         (void)snprintf(err, errlen, "no memory");
         s = OCCL_ERR_RESOURCE;
         goto failed;
@@ -276,9 +270,11 @@ static occl_status_t cuda_reserve(occl_device_t *dev, uint32_t ranks)
     return ranks <= MAX_RANKS ? OCCL_OK : OCCL_ERR_RESOURCE;
 }
 
-static void cuda_reserve_channels(occl_device_t *dev, uint32_t channels)
+static void cuda_reserve_channels(occl_device_t *dev, uint32_t channels, uint32_t sharing)
 {
     cuda_device_t *cd = of(dev);
+    if (sharing > cd->sharing)
+        occl_store_relaxed32(&cd->sharing, sharing);
     if (channels > cd->cu.most)
         occl_store_relaxed32(&cd->cu.most, channels > cd->cu.nchannels ? cd->cu.nchannels : channels);
 }
@@ -581,18 +577,14 @@ static void clean(cuda_device_t *cd)
 }
 
 /*
- * While tickets are out no launch of ours may need the driver: a thread may be stuck in cudaFree until a stream goes on that waits for
- * our run, and until then no launch gets through. With none out nothing is kept: cudaDeviceSynchronize would wait for it.
+ * While tickets are out the daemon stays, with all channels: a thread may be stuck in cudaFree until a stream goes on that waits for
+ * our run, and until then no launch gets through to the GPU. With none out nothing is kept: cudaDeviceSynchronize would wait for it.
  *
- * Where streams have hardware queues enough, launches are armed: kept in the stream behind a wait for a word. The last one that
- * has been put there does not leave. A wait takes a queue, though, and the driver may put another stream's work behind it, even
- * the start that somebody waits for: so while a start has not come, what is armed is let go now and then (let_go).
- *
- * With few queues none is armed, and a launch that is made with the first ticket stays (hold). It is a new one: whoever is there
- * may have decided to leave.
+ * It is a new launch, made before the first stream gets anything of ours, and told to stay before it begins: whoever is there may
+ * have decided to leave. Launches that wait in the stream for a word would leave the GPU to the application meanwhile, but a
+ * word's wait takes a hardware queue, and the driver may put our launch behind another stream's wait for the very run that
+ * needs it (test/bench/queues.cu).
  */
-static int may_arm(const cuda_device_t *cd) { return cd->connections >= ARM_MIN; }
-
 static void device_broken(cuda_device_t *cd)
 {
     char *text;
@@ -602,83 +594,26 @@ static void device_broken(cuda_device_t *cd)
     __atomic_store_n(&cd->pub.broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
 }
 
-/* Nothing is owed: what is armed goes, finds nothing, and leaves. Under launch_lock. */
+/* Nothing is owed: who stays may leave. Under launch_lock. */
 static void settle(cuda_device_t *cd)
 {
     occl_store_release64(&cd->cu.front->stay, 0);
     cd->held = 0;
-    while (cd->cu.queued > cd->cu.launches)
-        occl_cuda_wake(&cd->cu);
 }
 
-/* Under service_lock. The launch is counted as one that has been let go before the driver has it: nobody else decides on one. */
+/* Under service_lock. The launch is counted before the driver has it: it is there, for all who might decide on another. */
 static void hold(cuda_device_t *cd)
 {
     uint64_t number = 0;
     occl_lock(&cd->launch_lock);
-    if (!cd->owed)
-        settle(cd);
-    else if (!cd->held && !cd->pub.broken) {
-        number = cd->held = ++cd->cu.queued;
-        __atomic_store_n(&cd->cu.launches, number, __ATOMIC_RELEASE);
+    if (cd->owed && !cd->held && !cd->pub.broken) {
+        number = cd->held = cd->cu.launches + 1;
         occl_store_release64(&cd->cu.front->stay, number);
+        __atomic_store_n(&cd->cu.launches, number, __ATOMIC_RELEASE);
     }
     occl_unlock(&cd->launch_lock);
-    if (number && occl_cuda_launch_as(&cd->cu, number) != OCCL_OK)
+    if (number && occl_cuda_launch_as(&cd->cu, number, occl_load_relaxed32(&cd->cu.most)) != OCCL_OK)
         device_broken(cd);
-}
-
-/* Under service_lock. */
-static void arm(cuda_device_t *cd)
-{
-    for (;;) {
-        uint64_t number = 0;
-        if (!may_arm(cd)) {
-            hold(cd);
-            return;
-        }
-        occl_lock(&cd->launch_lock);
-        if (!cd->owed)
-            settle(cd);
-        else
-            occl_store_release64(&cd->cu.front->stay, cd->cu.present);
-        /*
-         * Counted before the stream gets its wait, so that whoever lets go what is armed lets this go, too: a cudaFree of the
-         * application may come between the wait and the launch, wait for the one, and hold up the other.
-         */
-        if (cd->owed && cd->cu.queued - cd->cu.launches < ARMED && !cd->pub.broken)
-            number = ++cd->cu.queued;
-        occl_unlock(&cd->launch_lock);
-        if (!number)
-            return;
-        if (occl_cuda_arm(&cd->cu, number) != OCCL_OK) {
-            device_broken(cd);
-            return;
-        }
-        occl_lock(&cd->launch_lock);
-        cd->cu.present = number;
-        occl_unlock(&cd->launch_lock);
-    }
-}
-
-/* Under the context's lock, while a start has not come: what is armed may be in its way. Less and less often. */
-static void let_go(cuda_device_t *cd)
-{
-    uint64_t now;
-    if (!may_arm(cd) || ++cd->looks % 16)
-        return;
-    now = occl_host_clock_ns();
-    if (!cd->let_go_at) {
-        cd->let_go_ns = LET_GO_MIN_NS;
-    } else {
-        if (now < cd->let_go_at)
-            return;
-        if (wake_next(cd))
-            want(cd);
-        if (cd->let_go_ns < LET_GO_MAX_NS)
-            cd->let_go_ns *= 2;
-    }
-    cd->let_go_at = now + cd->let_go_ns;
 }
 
 /*
@@ -717,6 +652,62 @@ static void launcher_start(cuda_device_t *cd)
 
 /* --- stream order --------------------------------------------------------------------------------------------------- */
 
+/*
+ * A stream that waits takes one hardware queue, our own another; beyond that it is a kernel that waits, of one warp. Those are
+ * counted, because the GPU holds so many kernels and no more, and the daemons have to fit (stream_check refuses). All under
+ * launch_lock.
+ */
+static uint32_t queue_waits_most(const cuda_device_t *cd) { return cd->connections >= QUEUES_MIN ? cd->connections - 2 : 0; }
+static uint32_t wait_kernels_most(const cuda_device_t *cd)
+{
+    uint32_t each = GRIDS / occl_load_relaxed32(&cd->sharing);
+    return each > GRIDS_OF_DAEMON ? each - GRIDS_OF_DAEMON : 1;
+}
+static waiting_t *find_waiting(cuda_device_t *cd, const void *stream)
+{
+    for (uint32_t i = 0; i < cd->nwaiting; i++)
+        if (cd->waiting[i].stream == stream)
+            return &cd->waiting[i];
+    return NULL;
+}
+
+/* Whether by a kernel. A ticket that one stream waits for already is waited for by another with its own. */
+static int waits_now(cuda_device_t *cd, const occl_ticket_t *t, void *stream)
+{
+    waiting_t *w;
+    int kernel = 1;
+    occl_lock(&cd->launch_lock);
+    if (occl_load_acquire64(&cd->words[2 * t->index + 1]) >= t->value) { /* over: it waits for nothing */
+        occl_unlock(&cd->launch_lock);
+        return 0;
+    }
+    w = find_waiting(cd, stream);
+    if (!w && cd->nwaiting < sizeof(cd->waiting) / sizeof(*cd->waiting)) {
+        w = &cd->waiting[cd->nwaiting];
+        *w = (waiting_t){stream, 0, cd->nwaiting - cd->wait_kernels >= queue_waits_most(cd)};
+        cd->nwaiting++;
+        cd->wait_kernels += w->kernel;
+    }
+    if (w) {
+        kernel = (int)w->kernel;
+        if (cd->waits[t->index] == NO_STREAM) {
+            cd->waits[t->index] = stream;
+            w->waits++;
+        }
+    }
+    occl_unlock(&cd->launch_lock);
+    return kernel;
+}
+static void waits_no_more(cuda_device_t *cd, uint32_t ticket)
+{
+    waiting_t *w = cd->waits[ticket] == NO_STREAM ? NULL : find_waiting(cd, cd->waits[ticket]);
+    cd->waits[ticket] = NO_STREAM;
+    if (!w || --w->waits)
+        return;
+    cd->wait_kernels -= w->kernel;
+    *w = cd->waiting[--cd->nwaiting];
+}
+
 static int cuda_ticket_take(occl_device_t *dev, occl_ticket_t *t)
 {
     cuda_device_t *cd = of(dev);
@@ -724,22 +715,16 @@ static int cuda_ticket_take(occl_device_t *dev, occl_ticket_t *t)
         return 0;
     t->index = cd->free_ticket[--cd->ntickets];
     t->value = ++cd->value[t->index];
+    cd->waits[t->index] = NO_STREAM;
     occl_lock(&cd->launch_lock);
     occl_store_relaxed32(&cd->owed, cd->owed + 1);
     occl_unlock(&cd->launch_lock);
     return 1;
 }
 
-/* As long as it says no it is asked again and again. */
-static int cuda_ticket_rung(occl_device_t *dev, const occl_ticket_t *t)
+static int cuda_ticket_rung(const occl_device_t *dev, const occl_ticket_t *t)
 {
-    cuda_device_t *cd = of(dev);
-    int rung = occl_load_acquire64(&cd->words[2 * t->index]) >= t->value;
-    if (rung)
-        cd->let_go_at = 0;
-    else
-        let_go(cd);
-    return rung;
+    return occl_load_acquire64(&cof(dev)->words[2 * t->index]) >= t->value;
 }
 
 /* The word only grows, so a stream that comes to its wait later finds at least its value, whoever has the ticket by then. */
@@ -749,6 +734,7 @@ static void cuda_ticket_over(occl_device_t *dev, const occl_ticket_t *t)
     occl_store_release64(&cd->words[2 * t->index + 1], t->value);
     cd->free_ticket[cd->ntickets++] = t->index;
     occl_lock(&cd->launch_lock);
+    waits_no_more(cd, t->index);
     occl_store_relaxed32(&cd->owed, cd->owed - 1);
     if (!cd->owed)
         settle(cd);
@@ -757,14 +743,27 @@ static void cuda_ticket_over(occl_device_t *dev, const occl_ticket_t *t)
 
 static occl_status_t cuda_stream_check(occl_device_t *dev, void *stream, char *err, size_t errlen)
 {
-    return occl_cuda_stream_check(&of(dev)->cu, stream, err, errlen);
+    cuda_device_t *cd = of(dev);
+    occl_status_t s = occl_cuda_stream_check(&cd->cu, stream, err, errlen);
+    uint32_t most = wait_kernels_most(cd);
+    int fits;
+    if (s != OCCL_OK)
+        return s;
+    occl_lock(&cd->launch_lock);
+    fits = cd->nwaiting - cd->wait_kernels < queue_waits_most(cd) || cd->wait_kernels < most || find_waiting(cd, stream);
+    occl_unlock(&cd->launch_lock);
+    if (fits)
+        return OCCL_OK;
+    (void)snprintf(err, errlen, "%u streams wait for collectives at once, and no more fit: a GPU holds %d kernels, and %u processes share this one",
+                   cd->nwaiting, GRIDS, cd->sharing);
+    return OCCL_ERR_RESOURCE;
 }
 
 /* Before anything can wait. Where another thread is stuck in the driver this one would be in a moment, too. Under service_lock. */
 static void ready(cuda_device_t *cd)
 {
     launcher_start(cd);
-    arm(cd);
+    hold(cd);
 }
 
 static occl_status_t cuda_stream_start(occl_device_t *dev, const occl_ticket_t *t, void *stream, char *err, size_t errlen)
@@ -791,8 +790,7 @@ static occl_status_t cuda_stream_wait(occl_device_t *dev, const occl_ticket_t *t
     int kernel;
     occl_lock(&cd->service_lock);
     ready(cd);
-    /* Each stream that waits may take one queue, our own another. Streams are counted by waits: never too few. */
-    kernel = !may_arm(cd) || occl_load_relaxed32(&cd->owed) + 3 > cd->connections;
+    kernel = waits_now(cd, t, stream);
     s = occl_cuda_stream_wait(&cd->cu, stream, &cd->words[2 * t->index + 1], t->value, kernel);
     if (s != OCCL_OK)
         (void)snprintf(err, errlen, "%s", cd->cu.error);
@@ -800,18 +798,21 @@ static occl_status_t cuda_stream_wait(occl_device_t *dev, const occl_ticket_t *t
     return s;
 }
 
-/* Under service_lock. False: one stays that has come since. One that had to leave, for a run of more channels, is replaced. */
-static int may_launch(cuda_device_t *cd)
+/* Under service_lock. Its number, and of how many channels. 0: one has come since that stays. */
+static uint64_t next_launch(cuda_device_t *cd, uint32_t *grid_p)
 {
-    int yes;
+    uint64_t number = 0;
     occl_lock(&cd->launch_lock);
-    yes = !cd->held || occl_cuda_is_out(&cd->cu, NULL);
-    if (yes && cd->held) {
-        cd->held = cd->cu.queued + 1;
-        occl_store_release64(&cd->cu.front->stay, cd->held);
+    *grid_p = cd->cu.grid;
+    if (!cd->held || occl_cuda_is_out(&cd->cu, NULL))
+        number = cd->cu.launches + 1;
+    if (number && cd->held) { /* the one that stayed had to leave, for a run of more channels than it had */
+        cd->held = number;
+        *grid_p = occl_load_relaxed32(&cd->cu.most);
+        occl_store_release64(&cd->cu.front->stay, number);
     }
     occl_unlock(&cd->launch_lock);
-    return yes;
+    return number;
 }
 
 static void cuda_service(occl_device_t *dev)
@@ -825,21 +826,18 @@ static void cuda_service(occl_device_t *dev)
         occl_store_relaxed32(&dev->wants, 0);
         occl_fence_sys();
         if (occl_load_acquire32(&cd->asked)) {
+            uint32_t grid;
+            uint64_t number;
             occl_store_relaxed32(&cd->asked, 0);
-            if (wake_next(cd)) { /* armed since */
-                cd->cu.grid = occl_load_relaxed32(&cd->cu.most);
-            } else if (may_launch(cd)) {
-                if (occl_cuda_launch_only(&cd->cu) != OCCL_OK) {
-                    device_broken(cd);
-                    break; /* launching stays: nobody tries again */
-                }
-                occl_lock(&cd->launch_lock);
-                occl_cuda_launched(&cd->cu);
-                occl_unlock(&cd->launch_lock);
+            number = next_launch(cd, &grid);
+            if (number && occl_cuda_launch_as(&cd->cu, number, grid) != OCCL_OK) {
+                device_broken(cd);
+                break; /* launching stays: nobody tries again */
             }
+            if (number)
+                __atomic_store_n(&cd->cu.launches, number, __ATOMIC_RELEASE);
             occl_store_release32(&cd->launching, 0);
         }
-        arm(cd);
         occl_ipc_service(cd->ipc, !occl_load_relaxed32(&cd->owed));
         clean(cd);
     }

@@ -48,7 +48,8 @@ typedef struct occl_device_far_ops {
     /* OCCL_EXPOSE_*: what of its buffers can be reached from here, and if not all, why. */
     int (*reach)(const occl_far_t *far, const char **why_p);
     /* A communicator's runs take so many channels. */
-    void (*reserve_channels)(occl_device_t *dev, uint32_t channels);
+    /* sharing: processes on this one's GPU, as far as the communicator knows */
+    void (*reserve_channels)(occl_device_t *dev, uint32_t channels, uint32_t sharing);
 
     /* Can it reduce this? */
     int (*op_valid)(uint32_t op, uint32_t type);
@@ -72,10 +73,10 @@ typedef struct occl_device_far_ops {
     /*
      * Stream order. A ticket is a pair of words that streams and processor share: `start` gets the ticket's value when the stream
      * comes to where the run begins, `over` when the run is over, and streams wait for it. take and over: under the lock.
-     * While tickets are out, no call to the driver is needed to bring the daemon back.
+     * While tickets are out, no call to the driver is needed for a run to go on.
      */
     int (*ticket_take)(occl_device_t *dev, occl_ticket_t *t); /* false: none free */
-    int (*ticket_rung)(occl_device_t *dev, const occl_ticket_t *t);
+    int (*ticket_rung)(const occl_device_t *dev, const occl_ticket_t *t);
     void (*ticket_over)(occl_device_t *dev, const occl_ticket_t *t);
     /* No lock. OCCL_OK: work may be put into this stream (it is of this device, and is not being captured). */
     occl_status_t (*stream_check)(occl_device_t *dev, void *stream, char *err, size_t errlen);

@@ -18,8 +18,9 @@
 #include "util/clock.h"
 #include "util/futex.h"
 
-enum { STANDBY_NS = 500000, STANDBY_MAX_NS = 8000000, CONFIRM_NS = 300000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000, DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
-       UPKEEP_NS = 250000000 };
+enum { STANDBY_NS = 500000, STANDBY_MAX_NS = 8000000, CONFIRM_NS = 300000, DUTY_MIN_NS = 50000, DUTY_MAX_NS = 10000000,
+       DUTY_SOON_NS = 100000, IDLE_AFTER_NS = 20000000, LOOKS = 8, TURN_NS = 100000,
+       UPKEEP_NS = 250000000, ATTEND_NS = 200000 };
 
 typedef struct impl {
     occl_helper_t pub;
@@ -36,7 +37,14 @@ static uint32_t bell_value(impl_t *h) { return __atomic_load_n(h->pub.bell, __AT
 static int stopped(impl_t *h) { return (int)__atomic_load_n(&h->pub.stop, __ATOMIC_ACQUIRE); }
 
 /* On standby. Not on the bell: that rings for the threads that wait. */
-static void nap(impl_t *h, uint64_t ns) { (void)occl_futex_wait(&h->pub.stop, 0, ns); }
+static void nap(impl_t *h, uint64_t ns)
+{
+    __atomic_store_n(&h->pub.napping, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see occl_helper_attend */
+    if (!h->ops->soon(h->state) && !stopped(h))
+        (void)occl_futex_wait(&h->pub.napping, 1, ns);
+    __atomic_store_n(&h->pub.napping, 0, __ATOMIC_RELAXED);
+}
 
 /*
  * Is a thread of the application at it? It waits, or it comes again and again: then it does the work itself, and whatever the helper
@@ -59,6 +67,26 @@ static int others_at_it(impl_t *h, uint64_t *standby)
     if (*standby < STANDBY_MAX_NS)
         *standby *= 2;
     return 1;
+}
+
+/*
+ * Streams of a GPU have operations under way: each goes through this thread, twice, and nothing of it rings the bell. Looks again
+ * and again as long as something moved a moment ago (*moved_at); then it is up to the naps.
+ */
+static void attend(impl_t *h, uint64_t *moved_at)
+{
+    uint32_t n = 0;
+    while (!stopped(h) && h->ops->soon(h->state) && !h->ops->waiters(h->state)) {
+        if (h->ops->pass(h->state, 0)) {
+            n = 0;
+            *moved_at = occl_host_clock_ns();
+        } else if (n++ % 16 == 0) {
+            if (occl_host_clock_ns() - *moved_at > ATTEND_NS)
+                return;
+            if (n % 256 == 0)
+                (void)sched_yield();
+        }
+    }
 }
 
 /* Nothing has been pending for a while: sleep until kicked. */
@@ -104,7 +132,8 @@ static void *helper_main(void *arg)
     uint64_t delay = DUTY_MIN_NS, quiet_since = occl_host_clock_ns(), upkept = quiet_since;
     uint64_t standby = STANDBY_NS;
     uint32_t turns = 0;
-    int on_duty = 0;
+    uint64_t moved_at = 0;
+    int on_duty = 0, attending = 0;
     char err[256];
     (void)prctl(PR_SET_NAME, "occl-helper");
     (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* the default of 50 us is longer than many runs */
@@ -125,13 +154,23 @@ static void *helper_main(void *arg)
                 if (standby < STANDBY_MAX_NS)
                     standby *= 2;
             }
-            on_duty = 0;
+            on_duty = attending = 0;
             continue;
         }
         quiet_since = occl_host_clock_ns();
         if (quiet_since - upkept >= UPKEEP_NS) {
             (void)h->ops->upkeep(h->state);
             upkept = quiet_since;
+        }
+        if (h->ops->soon(h->state)) {
+            if (!attending)
+                moved_at = quiet_since;
+            attending = 1;
+            attend(h, &moved_at);
+            on_duty = 1;
+            turns = h->ops->turns(h->state);
+        } else {
+            attending = 0;
         }
         if (on_duty && (h->ops->waiters(h->state) || h->ops->turns(h->state) != turns))
             on_duty = 0;
@@ -149,8 +188,10 @@ static void *helper_main(void *arg)
             if (h->ops->waiters(h->state))
                 break;
         }
-        if (moved)
+        if (moved) {
             delay = DUTY_MIN_NS;
+            moved_at = quiet_since;
+        }
         turns = h->ops->turns(h->state); /* continuations that it has called may have started something itself */
         if (stopped(h) || !h->ops->pending(h->state))
             continue;
@@ -202,7 +243,11 @@ void occl_helper_ring(occl_helper_t *helper)
     (void)occl_futex_wake(helper->bell, INT32_MAX);
 }
 
-void occl_helper_wake(occl_helper_t *helper) { (void)occl_futex_wake(&helper->stop, INT32_MAX); }
+void occl_helper_wake(occl_helper_t *helper)
+{
+    __atomic_store_n(&helper->napping, 0, __ATOMIC_RELAXED);
+    (void)occl_futex_wake(&helper->napping, INT32_MAX);
+}
 
 void occl_helper_destroy(occl_helper_t *helper)
 {
@@ -210,7 +255,8 @@ void occl_helper_destroy(occl_helper_t *helper)
     if (!h)
         return;
     __atomic_store_n(&h->pub.stop, 1, __ATOMIC_RELEASE);
-    (void)occl_futex_wake(&h->pub.stop, INT32_MAX);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* as for occl_helper_attend */
+    occl_helper_wake(helper);
     occl_helper_ring(helper);
     (void)pthread_join(h->thread, NULL);
     free(h);

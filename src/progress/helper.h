@@ -4,8 +4,9 @@
  *
  *   idle      nothing pending: sleeps on the bell without limit
  *   standby   something is pending, but the application's own threads are at it: looks in after 0.5 ms, then less and less often
- *   on duty   something is pending, nobody waits and nobody has been here for 0.3 ms: passes; when they move nothing it announces itself and sleeps on
- *             the bell (peers ring it with their news), at most for a doubling delay
+ *   on duty   something is pending, nobody waits and nobody has been here for 0.3 ms: passes; when they move nothing it announces
+ *             itself and sleeps on the bell (peers ring it with their news), at most for a doubling delay
+ *   attending streams of a GPU have started something: one pass after the other, until nothing has moved for 0.2 ms
  */
 #ifndef OCCL_SRC_PROGRESS_HELPER_H
 #define OCCL_SRC_PROGRESS_HELPER_H
@@ -41,9 +42,13 @@ static inline void occl_helper_kick(occl_helper_t *helper);
 /* A thread of the application has done waiting, and may compute now. helper may be NULL. */
 static inline void occl_helper_resume(occl_helper_t *helper);
 
+/* `soon` has become true: the caller has stored what it says, and executed a full fence. helper may be NULL. */
+static inline void occl_helper_attend(occl_helper_t *helper);
+
 struct occl_helper {
     uint32_t idle;   /* written by the helper: it sleeps without limit, or is about to */
     uint32_t dozing; /* the same: on standby for long. A hint: missed, it costs one nap */
+    uint32_t napping; /* by the helper: asleep, but not on the bell; 0 from whoever wakes it */
     uint32_t stop;
     uint32_t *bell;
     uint64_t cpu_ns; /* its own processor time, for statistics */
@@ -62,6 +67,14 @@ static inline void occl_helper_kick(occl_helper_t *helper)
 static inline void occl_helper_resume(occl_helper_t *helper)
 {
     if (helper && __builtin_expect(__atomic_load_n(&helper->dozing, __ATOMIC_RELAXED) != 0, 0))
+        occl_helper_wake(helper);
+}
+
+static inline void occl_helper_attend(occl_helper_t *helper)
+{
+    occl_helper_kick(helper);
+    /* It stores napping, fences, and asks `soon` once more before it sleeps on the word, which a wake-up changes. */
+    if (helper && __atomic_load_n(&helper->napping, __ATOMIC_RELAXED) != 0)
         occl_helper_wake(helper);
 }
 

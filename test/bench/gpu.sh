@@ -34,6 +34,8 @@ limit=$build/test/bench/limit
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
     PRTE_MCA_hwloc_default_binding_policy=none NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1
+# Under MPS streams share 2 hardware queues where nothing is said, without it 8
+export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-8}"
 
 say() { echo "gpu.sh: $(date +%H:%M:%S) $*" >&2; }
 

@@ -130,10 +130,11 @@ static int f_reach(const occl_far_t *far, const char **why_p)
     *why_p = NULL;
     return OCCL_EXPOSE_MAPPED;
 }
-static void f_reserve_channels(occl_device_t *dev, uint32_t n)
+static void f_reserve_channels(occl_device_t *dev, uint32_t n, uint32_t sharing)
 {
     (void)dev;
     (void)n;
+    (void)sharing;
 }
 static int f_op_valid(uint32_t op, uint32_t type)
 {
@@ -187,7 +188,7 @@ static int f_ticket_take(occl_device_t *dev, occl_ticket_t *t)
     (void)t;
     return 0;
 }
-static int f_ticket_rung(occl_device_t *dev, const occl_ticket_t *t)
+static int f_ticket_rung(const occl_device_t *dev, const occl_ticket_t *t)
 {
     (void)dev;
     (void)t;

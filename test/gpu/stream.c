@@ -10,7 +10,8 @@
 
 #include <cuda_runtime_api.h>
 
-enum { STREAMS = 64 };
+/* What all processes of a GPU hold at once are 128 kernels, with the daemons: see the refusal. */
+enum { STREAMS = 64, GRIDS = 128 };
 
 static void must(cudaError_t e, const char *what)
 {
@@ -168,6 +169,47 @@ static void late(int streams, size_t n)
     must(cudaFreeHost(host), "cudaFreeHost");
 }
 
+/* More streams than can wait at once: some are told so, and nothing hangs. */
+static void too_many(void)
+{
+    enum { N = 2 * GRIDS };
+    float *dev = device_floats(2 * N);
+    static cudaStream_t s[N];
+    int refusals = 0, named = 0, rc;
+    MPI_Comm other; /* refusals stay its errors */
+
+    must(cudaMemset(dev, 0, 2 * N * sizeof(*dev)), "memset");
+    for (int k = 0; k < N; k++)
+        must(cudaStreamCreateWithFlags(&s[k], cudaStreamNonBlocking), "stream");
+    must(cudaDeviceSynchronize(), "synchronise");
+    MPI_Comm_dup(comm, &other);
+    if (tool_attach(other, TOOL_DEVICE_CUDA) != MPI_SUCCESS)
+        bail("attach: %s", whole_text(other));
+    return_errors(other);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (me == np - 1)
+        usleep(50000);
+    for (int k = 0; k < N; k++) {
+        rc = MPIX_Occl_allreduce_enqueue(dev + k, dev + N + k, 1, MPI_FLOAT, MPI_SUM, 300 + k, other, MPIX_OCCL_QUEUE_CUDA_STREAM, s[k]);
+        if (rc != MPI_SUCCESS) {
+            refusals++;
+            named += strstr(whole_text(other), "streams wait") != NULL;
+        }
+    }
+    must(cudaDeviceSynchronize(), "synchronise");
+    ok_all(me == np - 1 || refusals > 0, "%d streams at once: not all can wait", N);
+    MPI_Barrier(MPI_COMM_WORLD);
+    rc = MPIX_Occl_allreduce_enqueue(dev, dev + N, 1, MPI_FLOAT, MPI_SUM, 299, comm, MPIX_OCCL_QUEUE_CUDA_STREAM, s[0]);
+    must(cudaStreamSynchronize(s[0]), "synchronise");
+    ok_all(rc == MPI_SUCCESS, "and operations go on afterwards");
+    diag("rank 0: %d refusals, %d of them say why", refusals, named);
+    MPIX_Occl_comm_detach(other);
+    MPI_Comm_free(&other);
+    for (int k = 0; k < N; k++)
+        must(cudaStreamDestroy(s[k]), "stream");
+    must(cudaFree(dev), "cudaFree");
+}
+
 static void refused(void)
 {
     float *dev = device_floats(64), host[64] = {0};
@@ -239,8 +281,9 @@ int main(int argc, char **argv)
     late(4, 64);
     late(12, 64);
     if (!quick)
-        late(STREAMS, 64);
+        late(GRIDS / np - 4 < STREAMS ? GRIDS / np - 4 : STREAMS, 64);
     late(2, 200000);
+    too_many();
     speed(8);
     speed(4096);
     speed(1 << 20);

@@ -38,7 +38,7 @@ static stream_t streams[STREAMS];
 static int nqueues;
 static occl_cuda_t *cuda;
 static uint64_t work[RUNS], nwork, ndone, finished[RUNS], nfinished, npopped, quit_word;
-static uint64_t stop, stays, armed_while_free, idle_launches, ndaemons;
+static uint64_t stop, stays, idle_launches, ndaemons;
 
 static uint64_t load(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 
@@ -141,7 +141,6 @@ static int fake_cuda_free(void)
     uint64_t until = occl_host_clock_ns() + 10000000000u;
     int over = 0;
     (void)pthread_mutex_lock(&api);
-    armed_while_free += streams[OURS].pending > 0 && load(&cuda->queued) > load(&cuda->launches);
     while (!over && occl_host_clock_ns() < until) {
         (void)pthread_mutex_lock(&gpu);
         over = 1; /* nobody can put anything in */
@@ -169,7 +168,6 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     cu->nchannels = cu->grid = cu->most = nchannels;
     cu->shared_gpu = nqueues == 2;
     cu->front = calloc(1, sizeof(*cu->front));
-    cu->wake = calloc(1, 64);
     cuda = cu;
     for (int i = 0; i < nqueues; i++)
         if (pthread_create(&queue[i].thread, NULL, queue_main, &queue[i]))
@@ -184,7 +182,6 @@ void occl_cuda_close(occl_cuda_t *cu)
     while (load(&ndaemons))
         usleep(100);
     free(cu->front);
-    free(cu->wake);
 }
 void occl_cuda_quiet(occl_cuda_t *cu) { (void)cu; }
 void *occl_cuda_alloc(occl_cuda_t *cu, size_t bytes)
@@ -245,35 +242,11 @@ int occl_cuda_is_out(const occl_cuda_t *cu, int *seen_p)
         *seen_p = (uint32_t)q == (uint32_t)cu->submitted;
     return (uint32_t)(q >> 32) == (uint32_t)load(&cu->launches);
 }
-/* Two calls, and whoever waits for the interface gets in between. */
-occl_status_t occl_cuda_arm(occl_cuda_t *cu, uint64_t number)
+occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number, uint32_t grid)
 {
-    stream_put(OURS, (op_t){.kind = WAIT, .word = cu->wake, .value = number});
-    usleep((useconds_t)(number % 7 * 150));
+    (void)cu, (void)grid;
     stream_put(OURS, (op_t){.kind = DAEMON, .value = number});
     return OCCL_OK;
-}
-occl_status_t occl_cuda_launch_as(occl_cuda_t *cu, uint64_t number)
-{
-    (void)cu;
-    stream_put(OURS, (op_t){.kind = DAEMON, .value = number});
-    return OCCL_OK;
-}
-void occl_cuda_wake(occl_cuda_t *cu)
-{
-    __atomic_store_n(&cu->launches, cu->launches + 1, __ATOMIC_RELEASE);
-    __atomic_store_n(cu->wake, cu->launches, __ATOMIC_RELEASE);
-}
-occl_status_t occl_cuda_launch_only(occl_cuda_t *cu)
-{
-    stream_put(OURS, (op_t){.kind = DAEMON, .value = cu->queued + 1});
-    return OCCL_OK;
-}
-void occl_cuda_launched(occl_cuda_t *cu)
-{
-    cu->present = ++cu->queued;
-    __atomic_store_n(cu->wake, cu->queued, __ATOMIC_RELEASE);
-    __atomic_store_n(&cu->launches, cu->queued, __ATOMIC_RELEASE);
 }
 occl_status_t occl_cuda_stream_check(occl_cuda_t *cu, void *stream, char *err, size_t errlen)
 {
@@ -353,17 +326,6 @@ static pthread_mutex_t ctx = PTHREAD_MUTEX_INITIALIZER;
 static occl_plan_t plan = {.nchannels = 1, .nranks = 1};
 static int stuck;
 
-/* What is armed, as its owner sees it. */
-static uint64_t armed(void)
-{
-    cuda_device_t *cd = of(dev);
-    uint64_t n;
-    occl_lock(&cd->launch_lock);
-    n = cd->cu.queued - cd->cu.launches;
-    occl_unlock(&cd->launch_lock);
-    return n;
-}
-
 static void unlock(void)
 {
     (void)pthread_mutex_unlock(&ctx);
@@ -434,9 +396,8 @@ static void diag_state(void)
 {
     static const char *const kinds[] = {"wait", "daemon", "write", "wait kernel"};
     cuda_device_t *cd = of(dev);
-    diag("launches %llu queued %llu present %llu held %llu stay %llu out %llx owed %u launching %u asked %u submitted %llu done %llu outstanding %llu",
-         (unsigned long long)cuda->launches, (unsigned long long)cuda->queued, (unsigned long long)cuda->present,
-         (unsigned long long)cd->held, (unsigned long long)load(&cuda->front->stay), (unsigned long long)load(&quit_word), cd->owed,
+    diag("launches %llu held %llu stay %llu out %llx owed %u launching %u asked %u submitted %llu done %llu outstanding %llu",
+         (unsigned long long)cuda->launches, (unsigned long long)cd->held, (unsigned long long)load(&cuda->front->stay), (unsigned long long)load(&quit_word), cd->owed,
          cd->launching, cd->asked, (unsigned long long)nwork, (unsigned long long)ndone, (unsigned long long)dev->outstanding);
     for (int i = 0; i < nqueues; i++)
         for (uint64_t k = queue[i].head; k < queue[i].tail; k++) {
@@ -496,7 +457,7 @@ static int with_queues(int n_queues)
 
     nqueues = n_queues;
     memset(streams, 0, sizeof(streams));
-    stop = quit_word = nwork = ndone = nfinished = npopped = stays = armed_while_free = 0;
+    stop = quit_word = nwork = ndone = nfinished = npopped = stays = 0;
     (void)snprintf(number, sizeof(number), "%d", n_queues);
     if (n_queues == 8 || n_queues == 2) /* what the driver takes without and with MPS */
         (void)unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -519,7 +480,7 @@ static int with_queues(int n_queues)
             good &= fake_cuda_free();
     }
     ok(good, "%d hardware queues: 50 runs that the host starts, the daemon there or gone, cudaFree now and then", nqueues);
-    ok(armed() == 0, "nothing is armed where no stream is used");
+    ok(stays == 0, "where no stream is used the daemon leaves when it has nothing to do");
 
     for (n = 0; n < 100 && good; n++)
         good = round_of(1, (unsigned)n + 1);
@@ -527,13 +488,8 @@ static int with_queues(int n_queues)
     for (n = 0; n < 150 && good; n++)
         good = round_of(1 + n % 16, (unsigned)n + 1000);
     ok(good, "the same with up to 16 streams at once (%d)", n);
-    if (nqueues >= ARM_MIN)
-        ok(armed_while_free > 0, "cudaFree met armed launches %llu times, the daemon stayed for lack of one %llu times",
-           (unsigned long long)armed_while_free, (unsigned long long)stays);
-    else
-        ok(armed_while_free == 0 && stays > 0, "with so few queues nothing is ever armed, and the daemon stays (%llu times asked)",
-           (unsigned long long)stays);
-    ok(good && fake_cuda_free() && armed() == 0, "with no run owed nothing is armed: cudaFree returns");
+    ok(stays > 0, "it stayed %llu times because a stream waited", (unsigned long long)stays);
+    ok(good && fake_cuda_free() && !of(dev)->held, "with no run owed nothing stays: cudaFree returns");
     for (n = 0; n < 20 && good; n++)
         good = run_to_its_end(&run) && fake_cuda_free();
     ok(good, "and runs that the host starts go on as before");
