@@ -10,6 +10,8 @@ runs "the table is made" perl "$gen" -o "$t/coverage.md" coverage "$top_srcdir/m
 diff "$top_srcdir/doc/mpi-coverage.md" "$t/coverage.md" >"$t/bad"
 empty "doc/mpi-coverage.md is up to date" "$t/bad" ||
     diag "perl mpi-ext/gen-bindings -o doc/mpi-coverage.md coverage mpi-ext/api.tbl ."
+perl "$gen" links "$top_srcdir/mpi-ext/api.tbl" | diff "$top_srcdir/man/links.mk" - >"$t/bad"
+empty "man/links.mk is up to date" "$t/bad" || diag "perl mpi-ext/gen-bindings -o man/links.mk links mpi-ext/api.tbl"
 grep '^Empty:' "$t/coverage.md" | tr ';' '\n' >"$t/bad"
 sed 's/^/# not there yet: /' "$t/bad"
 

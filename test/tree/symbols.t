@@ -48,8 +48,8 @@ fi
 
 fso=$top_builddir/.libs/libmpix_occl_fortran$OCCL_SUFFIX.so
 if [ -f "$fso" ]; then
-    # Blank commons of mpif.h come with it
-    $NM -D --defined-only "$fso" | awk '{print tolower($3)}' | grep -v -E '^(occl_f(d|08)?_|p?mpix_occl_|__mpix_occl|mpi_|mpif?priv|_init|_fini|__asan|__odr_asan)' >"$t/bad"
+    # The commons of mpif.h come with it, by any MPI's names
+    $NM -D --defined-only "$fso" | awk '{print tolower($3)}' | grep -v -E '^(occl_f(d|08)?_|p?mpix_occl_|__mpix_occl|mpi_|mpif?priv|mpifcmb|_init|_fini|__asan|__odr_asan)' >"$t/bad"
     empty "the Fortran library keeps to names of ours" "$t/bad"
     $NM -D -u "$fso" | awk '{print $2}' | grep -E '^PMPIX_' >"$t/bad"
     empty "and calls the functions that a tool may take over" "$t/bad"
