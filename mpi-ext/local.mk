@@ -8,6 +8,7 @@ occl_mpi_files += \
 	mpi-ext/c/type.c \
 	mpi-ext/c/comm.c \
 	mpi-ext/c/coll.c \
+	mpi-ext/c/topo.c \
 	mpi-ext/c/persist.c \
 	mpi-ext/c/queue.c \
 	mpi-ext/c/request.c \

@@ -13,6 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/daemon.h"
+
+/* An array of counts or displacements, as the program has it */
+typedef struct {
+    const void *at;
+    enum { ARE_INT, ARE_COUNT, ARE_AINT } are;
+} vec_t;
+
 typedef struct {
     const char *fn;
     occl_collkind_t kind;
@@ -21,11 +29,22 @@ typedef struct {
     MPI_Count scount, rcount; /* reductions and bcast: rcount only */
     MPI_Datatype stype, rtype;
     MPI_Op op;
+    vec_t scounts, rcounts, sdispls, rdispls;
+    const MPI_Datatype *stypes, *rtypes; /* instead of stype, rtype: displacements are in bytes then */
     int root;                 /* SENDRECV: the other rank */
     int sender;
     int tag;
     MPI_Comm comm;
 } call_t;
+
+static MPI_Count number_at(const vec_t *v, int i)
+{
+    switch (v->are) {
+    case ARE_INT: return ((const int *)v->at)[i];
+    case ARE_COUNT: return ((const MPI_Count *)v->at)[i];
+    default: return ((const MPI_Aint *)v->at)[i];
+    }
+}
 
 static occl_status_t bad(char *why, size_t len, occl_status_t status, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 static occl_status_t bad(char *why, size_t len, occl_status_t status, const char *fmt, ...)
@@ -66,7 +85,221 @@ static occl_status_t same(const occl_mpi_type_t *st, uint64_t sn, const occl_mpi
     return OCCL_OK;
 }
 
-static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_coll_args_t *a, char *why, size_t len)
+/* --- blocks with a length each -------------------------------------------------------------------------------------- */
+
+/* One side of an exchange. Its n blocks are numbered as the arguments number them; peers NULL: block i is rank i's. */
+typedef struct {
+    const char *what;          /* "send", "recv" */
+    const occl_mpi_edge_t *edges; /* neighbours */
+    int n, only;               /* only >= 0: one block, of this rank; its number in the arguments is 0 */
+    int skip;                  /* no block of this rank */
+    MPI_Count count;           /* of each, where there is no vector of counts */
+    const vec_t *counts, *displs;
+    MPI_Datatype type;
+    const MPI_Datatype *types;
+    int spread;                /* no displacements: the blocks lie one after the other; else all are the same one */
+} part_t;
+
+static occl_status_t make_part(const part_t *p, occl_block_t *b, uint32_t *n_p, char *why, size_t len)
+{
+    occl_mpi_type_t t = {.n = 0};
+    occl_status_t status = OCCL_OK;
+    uint64_t extent = 0;
+    uint32_t n = 0;
+
+    if ((p->counts && !p->counts->at && p->n > 0) || (p->displs && !p->displs->at && p->n > 0) )
+        return bad(why, len, OCCL_ERR_ARG, "%s is NULL", p->counts && !p->counts->at ? "an array of counts" : "an array of displacements");
+    for (int i = 0; i < p->n && status == OCCL_OK; i++) {
+        int k = p->edges ? p->edges[i].index : i, rank = p->edges ? p->edges[i].rank : p->only >= 0 ? p->only : i;
+        MPI_Count count = p->counts ? number_at(p->counts, k) : p->count;
+        int64_t at = 0;
+
+        if (i == 0 || p->types) {
+            MPI_Datatype type = p->types ? p->types[k] : p->type;
+            /* The type of nothing is not looked at, as MPI's own functions do not where there is one for each block. */
+            if (p->types && count == 0)
+                t = (occl_mpi_type_t){.n = 0};
+            else
+                status = occl_mpi_type_get(type, &t, why, len);
+            extent = t.n * occl_host_type_bytes(t.id);
+        }
+        if (status == OCCL_OK && count < 0)
+            status = p->counts ? bad(why, len, OCCL_ERR_COUNT, "%scounts[%d] is %lld", p->what, k, (long long)count)
+                               : bad(why, len, OCCL_ERR_COUNT, "%scount is %lld", p->what, (long long)count);
+        if (status != OCCL_OK || rank == p->skip)
+            continue;
+        b[n].peer = rank;
+        b[n].type = t.id;
+        if (__builtin_mul_overflow((uint64_t)count, extent, &b[n].n) || b[n].n > INT64_MAX / 2)
+            return bad(why, len, OCCL_ERR_COUNT, "%scount of block %d is %lld of a datatype of %llu bytes: too many", p->what, k,
+                       (long long)count, (unsigned long long)extent);
+        if (p->displs) {
+            at = number_at(p->displs, k);
+            if (!p->types && b[n].n && __builtin_mul_overflow(at, (int64_t)extent, &at))
+                return bad(why, len, OCCL_ERR_COUNT, "displacement %d of the %s blocks is too large", k, p->what);
+        } else if (p->spread && __builtin_mul_overflow((int64_t)k, (int64_t)b[n].n, &at)) {
+            return bad(why, len, OCCL_ERR_COUNT, "%scount is %lld for each of %d blocks: too many", p->what, (long long)count, p->n);
+        }
+        b[n].at = (uint64_t)at;
+        n++;
+    }
+    *n_p = n;
+    return status;
+}
+
+static int is_neighborly(occl_collkind_t kind) { return kind >= OCCL_COLL_NEIGHBOR_ALLGATHER; }
+
+/* Where block i of the receive side lies, in bytes; for what is in place there. */
+static occl_status_t home_of(const part_t *r, int i, uint64_t *n_p, int64_t *at_p, uint32_t *type_p, char *why, size_t len)
+{
+    occl_block_t b;
+    uint32_t n = 0;
+    part_t one = *r;
+    occl_mpi_edge_t edge = {.rank = i, .index = i};
+    occl_status_t status;
+
+    one.edges = &edge;
+    one.n = 1;
+    one.skip = -1;
+    status = make_part(&one, &b, &n, why, len);
+    *n_p = n ? b.n : 0;
+    *at_p = n ? (int64_t)b.at : 0;
+    *type_p = n ? b.type : 0;
+    return status;
+}
+
+static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p, char *why, size_t len)
+{
+    int at_root = c->root == m->rank, root_only = c->kind == OCCL_COLL_GATHERV || c->kind == OCCL_COLL_SCATTERV;
+    part_t s = {.what = "send", .n = m->size, .only = -1, .skip = -1, .count = c->scount, .type = c->stype, .types = c->stypes};
+    part_t r = {.what = "recv", .n = m->size, .only = -1, .skip = -1, .count = c->rcount, .type = c->rtype, .types = c->rtypes};
+    const int own = m->rank;
+    occl_block_t *b;
+    occl_status_t status = OCCL_OK;
+    const occl_mpi_edge_t *in = NULL, *out = NULL;
+    int inside = 0; /* MPI_IN_PLACE */
+
+    if (is_neighborly(c->kind)) {
+        status = occl_mpi_neighbors(m, c->comm, &in, &r.n, &out, &s.n, why, len);
+        if (status != OCCL_OK)
+            return status;
+        s.edges = out;
+        r.edges = in;
+        if (c->send == MPI_IN_PLACE || c->recv == MPI_IN_PLACE)
+            return bad(why, len, OCCL_ERR_BUFFER, "%s is MPI_IN_PLACE, which operations on neighbours do not have",
+                       c->send == MPI_IN_PLACE ? "sendbuf" : "recvbuf");
+    } else if (c->kind == OCCL_COLL_SCATTERV) {
+        inside = c->recv == MPI_IN_PLACE;
+        if (inside && !at_root)
+            return bad(why, len, OCCL_ERR_BUFFER, "recvbuf is MPI_IN_PLACE, which only the root may give");
+        if (c->send == MPI_IN_PLACE && at_root)
+            return bad(why, len, OCCL_ERR_BUFFER, "sendbuf is MPI_IN_PLACE; the root gives that as recvbuf");
+    } else {
+        inside = c->send == MPI_IN_PLACE;
+        if (inside && root_only && !at_root)
+            return bad(why, len, OCCL_ERR_BUFFER, "sendbuf is MPI_IN_PLACE, which only the root may give");
+        if (c->recv == MPI_IN_PLACE && (at_root || !root_only))
+            return bad(why, len, OCCL_ERR_BUFFER, "recvbuf is MPI_IN_PLACE; that belongs into sendbuf");
+    }
+    a->send = c->send;
+    a->recv = c->recv;
+    switch (c->kind) {
+    case OCCL_COLL_GATHERV:
+        r.counts = &c->rcounts;
+        r.displs = &c->rdispls;
+        s.n = 1;
+        s.only = c->root;
+        if (!at_root)
+            r.n = 0;
+        else if (inside)
+            s.n = 0;
+        break;
+    case OCCL_COLL_SCATTERV:
+        s.counts = &c->scounts;
+        s.displs = &c->sdispls;
+        r.n = 1;
+        r.only = c->root;
+        if (!at_root)
+            s.n = 0;
+        else if (inside)
+            r.n = 0;
+        break;
+    case OCCL_COLL_ALLGATHERV:
+    case OCCL_COLL_NEIGHBOR_ALLGATHERV:
+        r.counts = &c->rcounts;
+        r.displs = &c->rdispls;
+        break;
+    case OCCL_COLL_NEIGHBOR_ALLGATHER: r.spread = 1; break;
+    case OCCL_COLL_NEIGHBOR_ALLTOALL: s.spread = r.spread = 1; break;
+    default:
+        s.counts = &c->scounts;
+        s.displs = &c->sdispls;
+        r.counts = &c->rcounts;
+        r.displs = &c->rdispls;
+        if (inside) {
+            s.n = 0;
+            a->in_place = 1;
+        }
+        break;
+    }
+    if (inside && c->kind != OCCL_COLL_ALLTOALLV && c->kind != OCCL_COLL_ALLTOALLW)
+        s.skip = r.skip = own;
+    b = *blocks_p = calloc((size_t)s.n + (size_t)r.n + 1, sizeof *b);
+    if (!b)
+        return bad(why, len, OCCL_ERR_RESOURCE, "no memory for a list of blocks");
+    if (inside && c->kind == OCCL_COLL_ALLGATHERV) {
+        /* What I send lies where I would receive it: the same for all others. */
+        uint64_t bytes;
+        int64_t at;
+        uint32_t type;
+        status = home_of(&r, own, &bytes, &at, &type, why, len);
+        for (int p = 0; p < m->size && status == OCCL_OK; p++)
+            if (p != own)
+                b[a->nsends++] = (occl_block_t){.peer = p, .type = type, .n = bytes};
+        a->send = (const char *)c->recv + at;
+    } else {
+        status = make_part(&s, b, &a->nsends, why, len);
+    }
+    if (status == OCCL_OK)
+        status = make_part(&r, b + a->nsends, &a->nrecvs, why, len);
+    a->sends = b;
+    a->recvs = b + a->nsends;
+    a->type = OCCL_T_BYTE;
+    if (a->nsends == 0 && !a->in_place)
+        a->send = NULL;
+    if (a->in_place)
+        a->send = NULL;
+    if (a->nrecvs == 0)
+        a->recv = NULL;
+    return status;
+}
+
+/* reduce_scatter: the lengths of the parts */
+static occl_status_t convert_parts(const call_t *c, const occl_mpi_comm_t *m, const occl_mpi_type_t *t, occl_coll_args_t *a,
+                                   occl_block_t **blocks_p, uint64_t *total_p, char *why, size_t len)
+{
+    occl_block_t *b;
+
+    if (!c->rcounts.at)
+        return bad(why, len, OCCL_ERR_ARG, "recvcounts is NULL");
+    b = *blocks_p = calloc((size_t)m->size, sizeof *b);
+    if (!b)
+        return bad(why, len, OCCL_ERR_RESOURCE, "no memory for a list of blocks");
+    *total_p = 0;
+    for (int i = 0; i < m->size; i++) {
+        MPI_Count count = number_at(&c->rcounts, i);
+        if (count < 0)
+            return bad(why, len, OCCL_ERR_COUNT, "recvcounts[%d] is %lld", i, (long long)count);
+        if (__builtin_mul_overflow((uint64_t)count, t->n, &b[i].n) || __builtin_add_overflow(*total_p, b[i].n, total_p))
+            return bad(why, len, OCCL_ERR_COUNT, "recvcounts[%d] is %lld: too many", i, (long long)count);
+    }
+    a->recvs = b;
+    a->nrecvs = (uint32_t)m->size;
+    return OCCL_OK;
+}
+
+/* *blocks_p: to be freed once the operation is registered, whatever comes back; args point there. */
+static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p, char *why, size_t len)
 {
     occl_mpi_type_t st = {0, 0, 0}, rt = {0, 0, 0};
     uint64_t sn = 0, rn = 0;
@@ -81,6 +314,8 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
     case OCCL_COLL_REDUCE:
     case OCCL_COLL_GATHER:
     case OCCL_COLL_SCATTER:
+    case OCCL_COLL_GATHERV:
+    case OCCL_COLL_SCATTERV:
         if (c->root < 0 || c->root >= m->size)
             return bad(why, len, OCCL_ERR_ROOT, "root is %d; the communicator has ranks 0 to %d", c->root, m->size - 1);
         a->root = c->root;
@@ -111,6 +346,9 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
     case OCCL_COLL_REDUCE:
     case OCCL_COLL_ALLREDUCE:
     case OCCL_COLL_REDUCE_SCATTER_BLOCK:
+    case OCCL_COLL_REDUCE_SCATTER:
+    case OCCL_COLL_SCAN:
+    case OCCL_COLL_EXSCAN:
         if (c->send == MPI_IN_PLACE && !at_root)
             return bad(why, len, OCCL_ERR_BUFFER, "sendbuf is MPI_IN_PLACE, which only the root may give");
         if (c->recv == MPI_IN_PLACE && at_root)
@@ -120,6 +358,8 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
             status = occl_mpi_op_get(c->op, &a->op, why, len);
         if (status == OCCL_OK && !rt.reduces)
             return bad(why, len, OCCL_ERR_OP, "no predefined op is defined for this datatype (a character, or a derived or unusual type)");
+        if (status == OCCL_OK && c->kind == OCCL_COLL_REDUCE_SCATTER)
+            status = convert_parts(c, m, &rt, a, blocks_p, &rn, why, len);
         a->in_place = c->send == MPI_IN_PLACE;
         a->recv = at_root ? c->recv : NULL;
         a->send = a->in_place ? c->recv : c->send;
@@ -185,7 +425,11 @@ static occl_status_t convert(const call_t *c, const occl_mpi_comm_t *m, occl_col
         break;
 
     default:
-        return bad(why, len, OCCL_ERR_INTERN, "unknown operation");
+        if (!occl_coll_exchanges(c->kind))
+            return bad(why, len, OCCL_ERR_INTERN, "unknown operation");
+        if (c->send == OCCL_MPI_SECTION || c->recv == OCCL_MPI_SECTION)
+            return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
+        return convert_blocks(c, m, a, blocks_p, why, len);
     }
     if (status == OCCL_OK && (a->send == OCCL_MPI_SECTION || a->recv == OCCL_MPI_SECTION))
         return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
@@ -226,6 +470,7 @@ static int start(const call_t *c, MPI_Request *request)
 {
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
+    occl_block_t *blocks = NULL;
     occl_mpi_comm_t *m;
     occl_mpi_req_t *q = NULL;
     occl_run_t *run = NULL;
@@ -236,7 +481,7 @@ static int start(const call_t *c, MPI_Request *request)
     if (OCCL_UNLIKELY(!m))
         return rc;
     memset(&args, 0, sizeof args);
-    status = convert(c, m, &args, why, sizeof why);
+    status = convert(c, m, &args, &blocks, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK && !request)
@@ -248,6 +493,7 @@ static int start(const call_t *c, MPI_Request *request)
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         if (status != OCCL_ERR_RANK) /* without the peer there is no sequence to have a place in */
             occl_start_failed(m->core, c->tag, &args, status);
+        free(blocks);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
     if (c->kind == OCCL_COLL_SENDRECV && !c->sender) {
@@ -255,6 +501,7 @@ static int start(const call_t *c, MPI_Request *request)
         q->tag = c->tag;
     }
     status = occl_start(m->core, c->tag, &args, &run);
+    free(blocks);
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         occl_mpi_req_drop(q);
         occl_start_failed(m->core, c->tag, &args, status);
@@ -270,6 +517,7 @@ static int enqueue(const call_t *c, int type, void *queue)
 {
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
+    occl_block_t *blocks = NULL;
     occl_mpi_comm_t *m;
     occl_status_t status;
     void *core = NULL;
@@ -279,7 +527,7 @@ static int enqueue(const call_t *c, int type, void *queue)
     if (OCCL_UNLIKELY(!m))
         return rc;
     memset(&args, 0, sizeof args);
-    status = nobody ? OCCL_OK : convert(c, m, &args, why, sizeof why);
+    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK)
@@ -287,12 +535,14 @@ static int enqueue(const call_t *c, int type, void *queue)
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         if (!nobody && status != OCCL_ERR_RANK)
             occl_start_failed(m->core, c->tag, &args, status);
+        free(blocks);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
     if (nobody)
         return MPI_SUCCESS;
     atomic_store_explicit(&m->enqueued, 1, memory_order_relaxed);
     status = occl_enqueue(m->core, c->tag, &args, type, core);
+    free(blocks);
     if (OCCL_UNLIKELY(status != OCCL_OK))
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error()); /* the core has told the peers */
     occl_mpi_req_drain();
@@ -303,6 +553,7 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
 {
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
+    occl_block_t *blocks = NULL;
     occl_mpi_comm_t *m;
     struct MPIX_Occl_coll_s *coll = NULL;
     occl_status_t status;
@@ -312,7 +563,7 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     if (!m)
         return rc;
     memset(&args, 0, sizeof args);
-    status = convert(c, m, &args, why, sizeof why);
+    status = convert(c, m, &args, &blocks, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, &args.priority, why, sizeof why);
     if (status == OCCL_OK)
@@ -321,9 +572,12 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
         status = bad(why, sizeof why, OCCL_ERR_ARG, "coll is NULL");
     if (status == OCCL_OK && !(coll = occl_mpi_coll_alloc()))
         status = bad(why, sizeof why, OCCL_ERR_RESOURCE, "no memory");
-    if (status != OCCL_OK)
+    if (status != OCCL_OK) {
+        free(blocks);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
+    }
     status = occl_coll_create(m->core, c->tag, &args, &coll->core);
+    free(blocks);
     if (status != OCCL_OK) {
         occl_mpi_coll_release(coll);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error());
@@ -338,192 +592,154 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
 
 /* --- the functions ------------------------------------------------------------------------------------------------ */
 
+/*
+ * All forms of a collective, with int counts and with large ones: NAME_PARAMS are its parameters, with the types of counts and of
+ * displacements; NAME_ARGS what of call_t they are, with how vectors of both are to be read. The prototypes in mpix_occl.h come from
+ * api.tbl, so the compiler compares.
+ */
 /* clang-format off */
-#define NONBLOCKING(name, ...) \
-    call_t c = {.fn = "MPIX_Occl_i" #name, .tag = tag, .comm = comm, __VA_ARGS__}; \
-    return start(&c, request)
-#define PERSISTENT(name, ...) \
-    call_t c = {.fn = "MPIX_Occl_" #name "_init", .tag = tag, .comm = comm, __VA_ARGS__}; \
-    return init(&c, info, coll)
-#define ENQUEUE(name, ...) \
-    call_t c = {.fn = "MPIX_Occl_" #name "_enqueue", .tag = tag, .comm = comm, __VA_ARGS__}; \
-    return enqueue(&c, queue_type, queue)
+#define STRIP(...) __VA_ARGS__
+#define FORMS_OF(name, sfx, PARAMS, ARGS)                                                                                 \
+    int PMPIX_Occl_i##name##sfx(STRIP PARAMS, int tag, MPI_Comm comm, MPI_Request *request)                               \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_i" #name #sfx, .tag = tag, .comm = comm, STRIP ARGS};                                \
+        return start(&c, request);                                                                                        \
+    }                                                                                                                     \
+    OCCL_ALIAS(i##name##sfx);                                                                                             \
+    int PMPIX_Occl_##name##_init##sfx(STRIP PARAMS, int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)          \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_" #name "_init" #sfx, .tag = tag, .comm = comm, STRIP ARGS};                         \
+        return init(&c, info, coll);                                                                                      \
+    }                                                                                                                     \
+    OCCL_ALIAS(name##_init##sfx);                                                                                         \
+    int PMPIX_Occl_##name##_enqueue##sfx(STRIP PARAMS, int tag, MPI_Comm comm, int queue_type, void *queue)               \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_" #name "_enqueue" #sfx, .tag = tag, .comm = comm, STRIP ARGS};                      \
+        return enqueue(&c, queue_type, queue);                                                                            \
+    }                                                                                                                     \
+    OCCL_ALIAS(name##_enqueue##sfx)
+#define FORMS(name, NAME)                                                                                                 \
+    FORMS_OF(name, , (NAME##_PARAMS(int, int)), (.kind = OCCL_COLL_##NAME, NAME##_ARGS(ARE_INT, ARE_INT)));               \
+    FORMS_OF(name, _c, (NAME##_PARAMS(MPI_Count, MPI_Aint)), (.kind = OCCL_COLL_##NAME, NAME##_ARGS(ARE_COUNT, ARE_AINT)))
 /* clang-format on */
 
-#define BARRIER_ARGS .kind = OCCL_COLL_BARRIER
-int PMPIX_Occl_ibarrier(int tag, MPI_Comm comm, MPI_Request *request) { NONBLOCKING(barrier, BARRIER_ARGS); }
+int PMPIX_Occl_ibarrier(int tag, MPI_Comm comm, MPI_Request *request)
+{
+    call_t c = {.fn = "MPIX_Occl_ibarrier", .tag = tag, .comm = comm, .kind = OCCL_COLL_BARRIER};
+    return start(&c, request);
+}
 OCCL_ALIAS(ibarrier);
-int PMPIX_Occl_barrier_init(int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll) { PERSISTENT(barrier, BARRIER_ARGS); }
+int PMPIX_Occl_barrier_init(int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
+{
+    call_t c = {.fn = "MPIX_Occl_barrier_init", .tag = tag, .comm = comm, .kind = OCCL_COLL_BARRIER};
+    return init(&c, info, coll);
+}
 OCCL_ALIAS(barrier_init);
 int PMPIX_Occl_barrier_enqueue(int tag, MPI_Comm comm, int queue_type, void *queue)
 {
-    ENQUEUE(barrier, BARRIER_ARGS);
+    call_t c = {.fn = "MPIX_Occl_barrier_enqueue", .tag = tag, .comm = comm, .kind = OCCL_COLL_BARRIER};
+    return enqueue(&c, queue_type, queue);
 }
 OCCL_ALIAS(barrier_enqueue);
 
-#define BCAST_ARGS .kind = OCCL_COLL_BCAST, .recv = buffer, .rcount = count, .rtype = datatype, .root = root
-int PMPIX_Occl_ibcast(void *buffer, int count, MPI_Datatype datatype, int root, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(bcast, BCAST_ARGS);
-}
-OCCL_ALIAS(ibcast);
-int PMPIX_Occl_bcast_init(void *buffer, int count, MPI_Datatype datatype, int root, int tag, MPI_Comm comm, MPI_Info info,
-                          MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(bcast, BCAST_ARGS);
-}
-OCCL_ALIAS(bcast_init);
-int PMPIX_Occl_bcast_enqueue(void *buffer, int count, MPI_Datatype datatype, int root, int tag, MPI_Comm comm, int queue_type,
-                             void *queue)
-{
-    ENQUEUE(bcast, BCAST_ARGS);
-}
-OCCL_ALIAS(bcast_enqueue);
+#define BCAST_PARAMS(COUNT, DISPL) void *buffer, COUNT count, MPI_Datatype datatype, int root
+#define BCAST_ARGS(count_is, displ_is) .recv = buffer, .rcount = count, .rtype = datatype, .root = root
+FORMS(bcast, BCAST);
 
-#define REDUCE_ARGS \
-    .kind = OCCL_COLL_REDUCE, .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op, .root = root
-int PMPIX_Occl_ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, int tag,
-                       MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(reduce, REDUCE_ARGS);
-}
-OCCL_ALIAS(ireduce);
-int PMPIX_Occl_reduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, int tag,
-                           MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(reduce, REDUCE_ARGS);
-}
-OCCL_ALIAS(reduce_init);
-int PMPIX_Occl_reduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
-                              int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(reduce, REDUCE_ARGS);
-}
-OCCL_ALIAS(reduce_enqueue);
+#define REDUCE_PARAMS(COUNT, DISPL) const void *sendbuf, void *recvbuf, COUNT count, MPI_Datatype datatype, MPI_Op op, int root
+#define REDUCE_ARGS(count_is, displ_is) \
+    .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op, .root = root
+FORMS(reduce, REDUCE);
 
-#define ALLREDUCE_ARGS .kind = OCCL_COLL_ALLREDUCE, .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op
-int PMPIX_Occl_iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int tag, MPI_Comm comm,
-                          MPI_Request *request)
-{
-    NONBLOCKING(allreduce, ALLREDUCE_ARGS);
-}
-OCCL_ALIAS(iallreduce);
-int PMPIX_Occl_allreduce_init(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int tag,
-                              MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(allreduce, ALLREDUCE_ARGS);
-}
-OCCL_ALIAS(allreduce_init);
-int PMPIX_Occl_allreduce_enqueue(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int tag,
-                                 MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(allreduce, ALLREDUCE_ARGS);
-}
-OCCL_ALIAS(allreduce_enqueue);
+#define ALLREDUCE_PARAMS(COUNT, DISPL) const void *sendbuf, void *recvbuf, COUNT count, MPI_Datatype datatype, MPI_Op op
+#define ALLREDUCE_ARGS(count_is, displ_is) .send = sendbuf, .recv = recvbuf, .rcount = count, .rtype = datatype, .op = op
+FORMS(allreduce, ALLREDUCE);
 
-#define TWO_SIDED_ARGS \
+#define SCAN_PARAMS ALLREDUCE_PARAMS
+#define SCAN_ARGS ALLREDUCE_ARGS
+FORMS(scan, SCAN);
+#define EXSCAN_PARAMS ALLREDUCE_PARAMS
+#define EXSCAN_ARGS ALLREDUCE_ARGS
+FORMS(exscan, EXSCAN);
+
+#define REDUCE_SCATTER_BLOCK_PARAMS(COUNT, DISPL) \
+    const void *sendbuf, void *recvbuf, COUNT recvcount, MPI_Datatype datatype, MPI_Op op
+#define REDUCE_SCATTER_BLOCK_ARGS(count_is, displ_is) \
+    .send = sendbuf, .recv = recvbuf, .rcount = recvcount, .rtype = datatype, .op = op
+FORMS(reduce_scatter_block, REDUCE_SCATTER_BLOCK);
+
+#define REDUCE_SCATTER_PARAMS(COUNT, DISPL) \
+    const void *sendbuf, void *recvbuf, const COUNT recvcounts[], MPI_Datatype datatype, MPI_Op op
+#define REDUCE_SCATTER_ARGS(count_is, displ_is) \
+    .send = sendbuf, .recv = recvbuf, .rcounts = {recvcounts, count_is}, .rtype = datatype, .op = op
+FORMS(reduce_scatter, REDUCE_SCATTER);
+
+/* One count on each side */
+#define ALLGATHER_PARAMS(COUNT, DISPL) \
+    const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, void *recvbuf, COUNT recvcount, MPI_Datatype recvtype
+#define ALLGATHER_ARGS(count_is, displ_is) \
     .send = sendbuf, .scount = sendcount, .stype = sendtype, .recv = recvbuf, .rcount = recvcount, .rtype = recvtype
-#define GATHER_ARGS .kind = OCCL_COLL_GATHER, TWO_SIDED_ARGS, .root = root
-int PMPIX_Occl_igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                       MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(gather, GATHER_ARGS);
-}
-OCCL_ALIAS(igather);
-int PMPIX_Occl_gather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                           MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(gather, GATHER_ARGS);
-}
-OCCL_ALIAS(gather_init);
-int PMPIX_Occl_gather_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                              MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(gather, GATHER_ARGS);
-}
-OCCL_ALIAS(gather_enqueue);
+FORMS(allgather, ALLGATHER);
+#define ALLTOALL_PARAMS ALLGATHER_PARAMS
+#define ALLTOALL_ARGS ALLGATHER_ARGS
+FORMS(alltoall, ALLTOALL);
+#define NEIGHBOR_ALLGATHER_PARAMS ALLGATHER_PARAMS
+#define NEIGHBOR_ALLGATHER_ARGS ALLGATHER_ARGS
+FORMS(neighbor_allgather, NEIGHBOR_ALLGATHER);
+#define NEIGHBOR_ALLTOALL_PARAMS ALLGATHER_PARAMS
+#define NEIGHBOR_ALLTOALL_ARGS ALLGATHER_ARGS
+FORMS(neighbor_alltoall, NEIGHBOR_ALLTOALL);
+#define GATHER_PARAMS(COUNT, DISPL) ALLGATHER_PARAMS(COUNT, DISPL), int root
+#define GATHER_ARGS(count_is, displ_is) ALLGATHER_ARGS(count_is, displ_is), .root = root
+FORMS(gather, GATHER);
+#define SCATTER_PARAMS GATHER_PARAMS
+#define SCATTER_ARGS GATHER_ARGS
+FORMS(scatter, SCATTER);
 
-#define SCATTER_ARGS .kind = OCCL_COLL_SCATTER, TWO_SIDED_ARGS, .root = root
-int PMPIX_Occl_iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                        MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(scatter, SCATTER_ARGS);
-}
-OCCL_ALIAS(iscatter);
-int PMPIX_Occl_scatter_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                            MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(scatter, SCATTER_ARGS);
-}
-OCCL_ALIAS(scatter_init);
-int PMPIX_Occl_scatter_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                               MPI_Datatype recvtype, int root, int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(scatter, SCATTER_ARGS);
-}
-OCCL_ALIAS(scatter_enqueue);
+/* A count for each block on one side */
+#define ALLGATHERV_PARAMS(COUNT, DISPL)                                                                           \
+    const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, void *recvbuf, const COUNT recvcounts[],         \
+        const DISPL displs[], MPI_Datatype recvtype
+#define ALLGATHERV_ARGS(count_is, displ_is)                                                                       \
+    .send = sendbuf, .scount = sendcount, .stype = sendtype, .recv = recvbuf, .rcounts = {recvcounts, count_is},  \
+    .rdispls = {displs, displ_is}, .rtype = recvtype
+FORMS(allgatherv, ALLGATHERV);
+#define NEIGHBOR_ALLGATHERV_PARAMS ALLGATHERV_PARAMS
+#define NEIGHBOR_ALLGATHERV_ARGS ALLGATHERV_ARGS
+FORMS(neighbor_allgatherv, NEIGHBOR_ALLGATHERV);
+#define GATHERV_PARAMS(COUNT, DISPL) ALLGATHERV_PARAMS(COUNT, DISPL), int root
+#define GATHERV_ARGS(count_is, displ_is) ALLGATHERV_ARGS(count_is, displ_is), .root = root
+FORMS(gatherv, GATHERV);
+#define SCATTERV_PARAMS(COUNT, DISPL)                                                                             \
+    const void *sendbuf, const COUNT sendcounts[], const DISPL displs[], MPI_Datatype sendtype, void *recvbuf,    \
+        COUNT recvcount, MPI_Datatype recvtype, int root
+#define SCATTERV_ARGS(count_is, displ_is)                                                                         \
+    .send = sendbuf, .scounts = {sendcounts, count_is}, .sdispls = {displs, displ_is}, .stype = sendtype,         \
+    .recv = recvbuf, .rcount = recvcount, .rtype = recvtype, .root = root
+FORMS(scatterv, SCATTERV);
 
-#define ALLGATHER_ARGS .kind = OCCL_COLL_ALLGATHER, TWO_SIDED_ARGS
-int PMPIX_Occl_iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                          MPI_Datatype recvtype, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(allgather, ALLGATHER_ARGS);
-}
-OCCL_ALIAS(iallgather);
-int PMPIX_Occl_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                              MPI_Datatype recvtype, int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(allgather, ALLGATHER_ARGS);
-}
-OCCL_ALIAS(allgather_init);
-int PMPIX_Occl_allgather_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                                 MPI_Datatype recvtype, int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(allgather, ALLGATHER_ARGS);
-}
-OCCL_ALIAS(allgather_enqueue);
-
-#define REDUCE_SCATTER_BLOCK_ARGS                                                                                        \
-    .kind = OCCL_COLL_REDUCE_SCATTER_BLOCK, .send = sendbuf, .recv = recvbuf, .rcount = recvcount, .rtype = datatype, \
-    .op = op
-int PMPIX_Occl_ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, int tag,
-                                     MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(reduce_scatter_block, REDUCE_SCATTER_BLOCK_ARGS);
-}
-OCCL_ALIAS(ireduce_scatter_block);
-int PMPIX_Occl_reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
-                                         int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(reduce_scatter_block, REDUCE_SCATTER_BLOCK_ARGS);
-}
-OCCL_ALIAS(reduce_scatter_block_init);
-int PMPIX_Occl_reduce_scatter_block_enqueue(const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
-                                            int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(reduce_scatter_block, REDUCE_SCATTER_BLOCK_ARGS);
-}
-OCCL_ALIAS(reduce_scatter_block_enqueue);
-
-#define ALLTOALL_ARGS .kind = OCCL_COLL_ALLTOALL, TWO_SIDED_ARGS
-int PMPIX_Occl_ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                         MPI_Datatype recvtype, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    NONBLOCKING(alltoall, ALLTOALL_ARGS);
-}
-OCCL_ALIAS(ialltoall);
-int PMPIX_Occl_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                             MPI_Datatype recvtype, int tag, MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)
-{
-    PERSISTENT(alltoall, ALLTOALL_ARGS);
-}
-OCCL_ALIAS(alltoall_init);
-int PMPIX_Occl_alltoall_enqueue(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount,
-                                MPI_Datatype recvtype, int tag, MPI_Comm comm, int queue_type, void *queue)
-{
-    ENQUEUE(alltoall, ALLTOALL_ARGS);
-}
-OCCL_ALIAS(alltoall_enqueue);
+/* On both sides */
+#define ALLTOALLV_PARAMS(COUNT, DISPL)                                                                            \
+    const void *sendbuf, const COUNT sendcounts[], const DISPL sdispls[], MPI_Datatype sendtype, void *recvbuf,   \
+        const COUNT recvcounts[], const DISPL rdispls[], MPI_Datatype recvtype
+#define ALLTOALLV_ARGS(count_is, displ_is)                                                                        \
+    .send = sendbuf, .scounts = {sendcounts, count_is}, .sdispls = {sdispls, displ_is}, .stype = sendtype,        \
+    .recv = recvbuf, .rcounts = {recvcounts, count_is}, .rdispls = {rdispls, displ_is}, .rtype = recvtype
+FORMS(alltoallv, ALLTOALLV);
+#define NEIGHBOR_ALLTOALLV_PARAMS ALLTOALLV_PARAMS
+#define NEIGHBOR_ALLTOALLV_ARGS ALLTOALLV_ARGS
+FORMS(neighbor_alltoallv, NEIGHBOR_ALLTOALLV);
+/* And a type for each; displacements are in bytes, those of neighbours addresses. */
+#define ALLTOALLW_PARAMS(COUNT, DISPL)                                                                            \
+    const void *sendbuf, const COUNT sendcounts[], const DISPL sdispls[], const MPI_Datatype sendtypes[],         \
+        void *recvbuf, const COUNT recvcounts[], const DISPL rdispls[], const MPI_Datatype recvtypes[]
+#define ALLTOALLW_ARGS(count_is, displ_is)                                                                        \
+    .send = sendbuf, .scounts = {sendcounts, count_is}, .sdispls = {sdispls, displ_is}, .stypes = sendtypes,      \
+    .recv = recvbuf, .rcounts = {recvcounts, count_is}, .rdispls = {rdispls, displ_is}, .rtypes = recvtypes
+FORMS(alltoallw, ALLTOALLW);
+#define NEIGHBOR_ALLTOALLW_PARAMS(COUNT, DISPL) ALLTOALLW_PARAMS(COUNT, MPI_Aint)
+#define NEIGHBOR_ALLTOALLW_ARGS(count_is, displ_is) ALLTOALLW_ARGS(count_is, ARE_AINT)
+FORMS(neighbor_alltoallw, NEIGHBOR_ALLTOALLW);
 
 /* --- point to point ----------------------------------------------------------------------------------------------- */
 
@@ -554,34 +770,37 @@ static int nobody(const call_t *c, MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-int PMPIX_Occl_isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    call_t c = {.fn = "MPIX_Occl_isend", .kind = OCCL_COLL_SENDRECV, .send = buf, .rcount = count, .rtype = datatype,
-                .root = dest, .sender = 1, .tag = tag, .comm = comm};
-
-    return dest == MPI_PROC_NULL ? nobody(&c, request) : start(&c, request);
-}
-OCCL_ALIAS(isend);
-
-int PMPIX_Occl_irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request)
-{
-    call_t c = {.fn = "MPIX_Occl_irecv", .kind = OCCL_COLL_SENDRECV, .recv = buf, .rcount = count, .rtype = datatype,
-                .root = source, .sender = 0, .tag = tag, .comm = comm};
-
-    return source == MPI_PROC_NULL ? nobody(&c, request) : start(&c, request);
-}
-OCCL_ALIAS(irecv);
-
-int PMPIX_Occl_send_enqueue(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, int queue_type,
-                            void *queue)
-{
-    ENQUEUE(send, .kind = OCCL_COLL_SENDRECV, .send = buf, .rcount = count, .rtype = datatype, .root = dest, .sender = 1);
-}
-OCCL_ALIAS(send_enqueue);
-
-int PMPIX_Occl_recv_enqueue(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, int queue_type,
-                            void *queue)
-{
-    ENQUEUE(recv, .kind = OCCL_COLL_SENDRECV, .recv = buf, .rcount = count, .rtype = datatype, .root = source, .sender = 0);
-}
-OCCL_ALIAS(recv_enqueue);
+/* clang-format off */
+#define MESSAGE_ARGS(rank, sends) .kind = OCCL_COLL_SENDRECV, .rcount = count, .rtype = datatype, .root = rank, .sender = sends
+#define MESSAGES(sfx, COUNT)                                                                                              \
+    int PMPIX_Occl_isend##sfx(const void *buf, COUNT count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,      \
+                              MPI_Request *request)                                                                       \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_isend" #sfx, .send = buf, MESSAGE_ARGS(dest, 1), .tag = tag, .comm = comm};          \
+        return dest == MPI_PROC_NULL ? nobody(&c, request) : start(&c, request);                                          \
+    }                                                                                                                     \
+    OCCL_ALIAS(isend##sfx);                                                                                               \
+    int PMPIX_Occl_irecv##sfx(void *buf, COUNT count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,          \
+                              MPI_Request *request)                                                                       \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_irecv" #sfx, .recv = buf, MESSAGE_ARGS(source, 0), .tag = tag, .comm = comm};        \
+        return source == MPI_PROC_NULL ? nobody(&c, request) : start(&c, request);                                        \
+    }                                                                                                                     \
+    OCCL_ALIAS(irecv##sfx);                                                                                               \
+    int PMPIX_Occl_send_enqueue##sfx(const void *buf, COUNT count, MPI_Datatype datatype, int dest, int tag,              \
+                                     MPI_Comm comm, int queue_type, void *queue)                                          \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_send_enqueue" #sfx, .send = buf, MESSAGE_ARGS(dest, 1), .tag = tag, .comm = comm};   \
+        return enqueue(&c, queue_type, queue);                                                                            \
+    }                                                                                                                     \
+    OCCL_ALIAS(send_enqueue##sfx);                                                                                        \
+    int PMPIX_Occl_recv_enqueue##sfx(void *buf, COUNT count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,   \
+                                     int queue_type, void *queue)                                                         \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_recv_enqueue" #sfx, .recv = buf, MESSAGE_ARGS(source, 0), .tag = tag, .comm = comm}; \
+        return enqueue(&c, queue_type, queue);                                                                            \
+    }                                                                                                                     \
+    OCCL_ALIAS(recv_enqueue##sfx)
+/* clang-format on */
+MESSAGES(, int);
+MESSAGES(_c, MPI_Count);

@@ -46,6 +46,7 @@ static void comm_free(occl_mpi_comm_t *m)
 {
     occl_lock_fini(&m->lock);
     free(m->member);
+    free(atomic_load_explicit(&m->edges, memory_order_relaxed));
     free(m);
 }
 

@@ -7,6 +7,7 @@
  *   type.c     datatypes and ops -> the engine's numbers
  *   comm.c     attach, detach, private communicators
  *   coll.c     nonblocking and persistent operations: arguments -> occl_coll_args_t
+ *   topo.c     neighbours
  *   persist.c  start and completion of persistent operations
  *   queue.c    queues, and persistent operations in them
  *   request.c  generalized requests
@@ -163,6 +164,7 @@ struct occl_mpi_comm {
     int error;
     char error_text[OCCL_TEXT];
     atomic_int enqueued; /* something was: the core may have a failure to tell */
+    _Atomic(struct occl_mpi_edges *) edges; /* its topology, once somebody has asked */
 };
 
 /* The attachment of a user's communicator. NULL: none; *status_p and why say what to raise. */
@@ -183,6 +185,17 @@ void occl_mpi_comm_detach_all(void);
 void occl_mpi_comm_free_all(void);
 int occl_mpi_comm_delete_fn(MPI_Comm comm, int keyval, void *value, void *extra);
 occl_status_t occl_mpi_info_priority(MPI_Info info, int *priority_p, char *why, size_t len);
+
+/* --- topo.c ------------------------------------------------------------------------------------------------------- */
+
+/* A neighbour, and the number of its block in the arguments. The m-th edge to a process is the m-th one there from here. */
+typedef struct occl_mpi_edge {
+    int rank, index;
+} occl_mpi_edge_t;
+typedef struct occl_mpi_edges occl_mpi_edges_t;
+/* Of a communicator with a topology; they live as long as m. MPI_PROC_NULL is left out. */
+occl_status_t occl_mpi_neighbors(occl_mpi_comm_t *m, MPI_Comm comm, const occl_mpi_edge_t **in_p, int *nin_p,
+                                 const occl_mpi_edge_t **out_p, int *nout_p, char *why, size_t len);
 
 /* --- coll.c, persist.c -------------------------------------------------------------------------------------------- */
 

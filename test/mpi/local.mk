@@ -12,6 +12,14 @@ test_mpi_colls_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/colls-n4.t
 SMOKE_TESTS += test/mpi/colls-n4.t
 
+# vectors: blocks with a length each, scans, neighbours; all forms and counts
+check_PROGRAMS += test/mpi/vectors
+test_mpi_vectors_SOURCES = test/mpi/vectors.c
+test_mpi_vectors_LDADD = $(occl_mpi_test_libs)
+test_mpi_vectors_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/vectors-n4.t
+SMOKE_TESTS += test/mpi/vectors-n4.t
+
 # attach: what can be attached, counting, clean-up, agreement
 check_PROGRAMS += test/mpi/attach
 test_mpi_attach_SOURCES = test/mpi/attach.c
