@@ -2,39 +2,137 @@
 # Made by mpi-ext/gen-bindings: functions that are on another one's page.
 occl_man_links = \
 	man/man3/MPIX_Occl_allgather_enqueue.3 \
+	man/man3/MPIX_Occl_allgather_enqueue_c.3 \
 	man/man3/MPIX_Occl_allgather_init.3 \
+	man/man3/MPIX_Occl_allgather_init_c.3 \
+	man/man3/MPIX_Occl_allgatherv_enqueue.3 \
+	man/man3/MPIX_Occl_allgatherv_enqueue_c.3 \
+	man/man3/MPIX_Occl_allgatherv_init.3 \
+	man/man3/MPIX_Occl_allgatherv_init_c.3 \
 	man/man3/MPIX_Occl_allreduce_enqueue.3 \
+	man/man3/MPIX_Occl_allreduce_enqueue_c.3 \
 	man/man3/MPIX_Occl_allreduce_init.3 \
+	man/man3/MPIX_Occl_allreduce_init_c.3 \
 	man/man3/MPIX_Occl_alltoall_enqueue.3 \
+	man/man3/MPIX_Occl_alltoall_enqueue_c.3 \
 	man/man3/MPIX_Occl_alltoall_init.3 \
+	man/man3/MPIX_Occl_alltoall_init_c.3 \
+	man/man3/MPIX_Occl_alltoallv_enqueue.3 \
+	man/man3/MPIX_Occl_alltoallv_enqueue_c.3 \
+	man/man3/MPIX_Occl_alltoallv_init.3 \
+	man/man3/MPIX_Occl_alltoallv_init_c.3 \
+	man/man3/MPIX_Occl_alltoallw_enqueue.3 \
+	man/man3/MPIX_Occl_alltoallw_enqueue_c.3 \
+	man/man3/MPIX_Occl_alltoallw_init.3 \
+	man/man3/MPIX_Occl_alltoallw_init_c.3 \
 	man/man3/MPIX_Occl_barrier_enqueue.3 \
 	man/man3/MPIX_Occl_barrier_init.3 \
 	man/man3/MPIX_Occl_bcast_enqueue.3 \
+	man/man3/MPIX_Occl_bcast_enqueue_c.3 \
 	man/man3/MPIX_Occl_bcast_init.3 \
+	man/man3/MPIX_Occl_bcast_init_c.3 \
 	man/man3/MPIX_Occl_coll_f2c.3 \
 	man/man3/MPIX_Occl_coll_free.3 \
 	man/man3/MPIX_Occl_coll_get_error.3 \
 	man/man3/MPIX_Occl_coll_test.3 \
 	man/man3/MPIX_Occl_comm_detach.3 \
+	man/man3/MPIX_Occl_exscan_enqueue.3 \
+	man/man3/MPIX_Occl_exscan_enqueue_c.3 \
+	man/man3/MPIX_Occl_exscan_init.3 \
+	man/man3/MPIX_Occl_exscan_init_c.3 \
 	man/man3/MPIX_Occl_gather_enqueue.3 \
+	man/man3/MPIX_Occl_gather_enqueue_c.3 \
 	man/man3/MPIX_Occl_gather_init.3 \
+	man/man3/MPIX_Occl_gather_init_c.3 \
+	man/man3/MPIX_Occl_gatherv_enqueue.3 \
+	man/man3/MPIX_Occl_gatherv_enqueue_c.3 \
+	man/man3/MPIX_Occl_gatherv_init.3 \
+	man/man3/MPIX_Occl_gatherv_init_c.3 \
 	man/man3/MPIX_Occl_get_library_version.3 \
 	man/man3/MPIX_Occl_get_stat_name.3 \
+	man/man3/MPIX_Occl_iallgather_c.3 \
+	man/man3/MPIX_Occl_iallgatherv_c.3 \
+	man/man3/MPIX_Occl_iallreduce_c.3 \
+	man/man3/MPIX_Occl_ialltoall_c.3 \
+	man/man3/MPIX_Occl_ialltoallv_c.3 \
+	man/man3/MPIX_Occl_ialltoallw.3 \
+	man/man3/MPIX_Occl_ialltoallw_c.3 \
+	man/man3/MPIX_Occl_ibcast_c.3 \
+	man/man3/MPIX_Occl_iexscan.3 \
+	man/man3/MPIX_Occl_iexscan_c.3 \
+	man/man3/MPIX_Occl_igather_c.3 \
+	man/man3/MPIX_Occl_igatherv_c.3 \
+	man/man3/MPIX_Occl_ineighbor_allgather_c.3 \
+	man/man3/MPIX_Occl_ineighbor_allgatherv.3 \
+	man/man3/MPIX_Occl_ineighbor_allgatherv_c.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoall_c.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoallv.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoallv_c.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoallw.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoallw_c.3 \
 	man/man3/MPIX_Occl_irecv.3 \
+	man/man3/MPIX_Occl_irecv_c.3 \
+	man/man3/MPIX_Occl_ireduce_c.3 \
+	man/man3/MPIX_Occl_ireduce_scatter_block_c.3 \
+	man/man3/MPIX_Occl_ireduce_scatter_c.3 \
+	man/man3/MPIX_Occl_iscan_c.3 \
+	man/man3/MPIX_Occl_iscatter_c.3 \
+	man/man3/MPIX_Occl_iscatterv_c.3 \
+	man/man3/MPIX_Occl_isend_c.3 \
 	man/man3/MPIX_Occl_mem_free.3 \
 	man/man3/MPIX_Occl_mem_register.3 \
 	man/man3/MPIX_Occl_mem_unregister.3 \
+	man/man3/MPIX_Occl_neighbor_allgather_enqueue.3 \
+	man/man3/MPIX_Occl_neighbor_allgather_enqueue_c.3 \
+	man/man3/MPIX_Occl_neighbor_allgather_init.3 \
+	man/man3/MPIX_Occl_neighbor_allgather_init_c.3 \
+	man/man3/MPIX_Occl_neighbor_allgatherv_enqueue.3 \
+	man/man3/MPIX_Occl_neighbor_allgatherv_enqueue_c.3 \
+	man/man3/MPIX_Occl_neighbor_allgatherv_init.3 \
+	man/man3/MPIX_Occl_neighbor_allgatherv_init_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoall_enqueue.3 \
+	man/man3/MPIX_Occl_neighbor_alltoall_enqueue_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoall_init.3 \
+	man/man3/MPIX_Occl_neighbor_alltoall_init_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallv_enqueue.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallv_enqueue_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallv_init.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallv_init_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallw_enqueue.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallw_enqueue_c.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallw_init.3 \
+	man/man3/MPIX_Occl_neighbor_alltoallw_init_c.3 \
 	man/man3/MPIX_Occl_queue_free.3 \
 	man/man3/MPIX_Occl_queue_synchronize.3 \
 	man/man3/MPIX_Occl_recv_enqueue.3 \
+	man/man3/MPIX_Occl_recv_enqueue_c.3 \
 	man/man3/MPIX_Occl_reduce_enqueue.3 \
+	man/man3/MPIX_Occl_reduce_enqueue_c.3 \
 	man/man3/MPIX_Occl_reduce_init.3 \
+	man/man3/MPIX_Occl_reduce_init_c.3 \
 	man/man3/MPIX_Occl_reduce_scatter_block_enqueue.3 \
+	man/man3/MPIX_Occl_reduce_scatter_block_enqueue_c.3 \
 	man/man3/MPIX_Occl_reduce_scatter_block_init.3 \
+	man/man3/MPIX_Occl_reduce_scatter_block_init_c.3 \
+	man/man3/MPIX_Occl_reduce_scatter_enqueue.3 \
+	man/man3/MPIX_Occl_reduce_scatter_enqueue_c.3 \
+	man/man3/MPIX_Occl_reduce_scatter_init.3 \
+	man/man3/MPIX_Occl_reduce_scatter_init_c.3 \
 	man/man3/MPIX_Occl_request_get_error.3 \
+	man/man3/MPIX_Occl_scan_enqueue.3 \
+	man/man3/MPIX_Occl_scan_enqueue_c.3 \
+	man/man3/MPIX_Occl_scan_init.3 \
+	man/man3/MPIX_Occl_scan_init_c.3 \
 	man/man3/MPIX_Occl_scatter_enqueue.3 \
+	man/man3/MPIX_Occl_scatter_enqueue_c.3 \
 	man/man3/MPIX_Occl_scatter_init.3 \
+	man/man3/MPIX_Occl_scatter_init_c.3 \
+	man/man3/MPIX_Occl_scatterv_enqueue.3 \
+	man/man3/MPIX_Occl_scatterv_enqueue_c.3 \
+	man/man3/MPIX_Occl_scatterv_init.3 \
+	man/man3/MPIX_Occl_scatterv_init_c.3 \
 	man/man3/MPIX_Occl_send_enqueue.3 \
+	man/man3/MPIX_Occl_send_enqueue_c.3 \
 	man/man3/MPIX_Occl_startall.3 \
 	man/man3/MPIX_Occl_test.3 \
 	man/man3/MPIX_Occl_testall.3 \

@@ -19,14 +19,22 @@ occl_man_pages = \
 	man/man3/MPIX_Occl_get_stat.3 \
 	man/man3/MPIX_Occl_get_version.3 \
 	man/man3/MPIX_Occl_iallgather.3 \
+	man/man3/MPIX_Occl_iallgatherv.3 \
 	man/man3/MPIX_Occl_iallreduce.3 \
 	man/man3/MPIX_Occl_ialltoall.3 \
+	man/man3/MPIX_Occl_ialltoallv.3 \
 	man/man3/MPIX_Occl_ibarrier.3 \
 	man/man3/MPIX_Occl_ibcast.3 \
 	man/man3/MPIX_Occl_igather.3 \
+	man/man3/MPIX_Occl_igatherv.3 \
+	man/man3/MPIX_Occl_ineighbor_allgather.3 \
+	man/man3/MPIX_Occl_ineighbor_alltoall.3 \
 	man/man3/MPIX_Occl_ireduce.3 \
 	man/man3/MPIX_Occl_ireduce_scatter_block.3 \
+	man/man3/MPIX_Occl_ireduce_scatter.3 \
+	man/man3/MPIX_Occl_iscan.3 \
 	man/man3/MPIX_Occl_iscatter.3 \
+	man/man3/MPIX_Occl_iscatterv.3 \
 	man/man3/MPIX_Occl_isend.3 \
 	man/man3/MPIX_Occl_queue_create.3 \
 	man/man3/MPIX_Occl_mem_alloc.3 \
