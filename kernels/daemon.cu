@@ -19,7 +19,11 @@ extern "C" __global__ void occl_k_wait(const uint64_t *word, uint64_t value)
  * What the daemon reads all the time is copied to shared memory: device memory is 200 ns away, and each acquire empties the
  * first-level cache. The tail of occl_daemon_t and the head of occl_chan_t go back when it leaves.
  */
-extern "C" __global__ void __launch_bounds__(OCCL_LANES_MAX, 1) occl_k_daemon(occl_daemon_t *home, uint64_t launch)
+/*
+ * Not all registers of a processor: of each quarter's 16384 two warps take 15872, and two of the one-warp kernels by which streams
+ * wait fit beside them. Without that a block finds no room wherever such a kernel is.
+ */
+extern "C" __global__ void __maxnreg__(248) occl_k_daemon(occl_daemon_t *home, uint64_t launch)
 {
     enum {
         daemon_bytes = sizeof(occl_daemon_t) - __builtin_offsetof(occl_daemon_t, conf),
