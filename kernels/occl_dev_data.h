@@ -17,7 +17,11 @@
  *   - dst[i] = (src[0][i] op src[1][i]) op src[2][i] ...: always a left fold in this order, element by element, so no split
  *     into chunks, tiles or lanes changes a bit. Nothing is contracted into fma (gcc: -ffp-contract=off).
  *   - Integer sum and product wrap modulo 2^k. Logical results are 0 or 1 (Fortran's .true. is 1).
- *   - F16 and BF16 are folded in fp32 over all sources and rounded once, to nearest even. A NaN stays a NaN.
+ *   - F16, BF16, E4M3 and E5M2 are folded in fp32 over all sources and rounded once, to nearest even. A NaN stays a NaN. What is
+ *     too large becomes infinity; E4M3 has none: NaN.
+ *   - AVG is the sum, divided by the number of sources before it is rounded; of integers the sum wraps and the quotient is cut
+ *     towards zero. PREMUL multiplies each source by a scalar of the type, in the arithmetic of the fold, and adds up. Both are for
+ *     folds that have all sources at once.
  *   - MIN and MAX give NaN when either side is NaN, and take -0 < +0.
  *   - MINLOC and MAXLOC take the lower index among equal values; a NaN beats a number, as in MIN and MAX.
  *   - A complex product is the plain four-multiplication formula, without C's Annex G repair of infinities.
@@ -34,6 +38,12 @@
 #define OCCL_HAVE_FLD 1
 #else
 #define OCCL_HAVE_FLD 0
+#endif
+/* Numbers of 128 bits: Fortran's REAL(16) and INTEGER(16) */
+#if defined(__SIZEOF_FLOAT128__) && defined(__SIZEOF_INT128__) && !OCCL_CUDA
+#define OCCL_HAVE_128 1
+#else
+#define OCCL_HAVE_128 0
 #endif
 
 /* ---- what may be asked ------------------------------------------------------------------------------------------- */
@@ -55,7 +65,7 @@ OCCL_FN uint32_t occl_dev_type_ops(uint32_t type)
 #define OCCL_BIT(op) (1u << OCCL_OP_##op)
     const uint32_t logical = OCCL_BIT(LAND) | OCCL_BIT(LOR) | OCCL_BIT(LXOR);
     const uint32_t bitwise = OCCL_BIT(BAND) | OCCL_BIT(BOR) | OCCL_BIT(BXOR);
-    const uint32_t field = OCCL_BIT(SUM) | OCCL_BIT(PROD);
+    const uint32_t field = OCCL_BIT(SUM) | OCCL_BIT(PROD) | OCCL_BIT(AVG) | OCCL_BIT(PREMUL);
     const uint32_t ordered = field | OCCL_BIT(MIN) | OCCL_BIT(MAX);
     const uint32_t pair = OCCL_BIT(MINLOC) | OCCL_BIT(MAXLOC);
 #undef OCCL_BIT
@@ -63,20 +73,26 @@ OCCL_FN uint32_t occl_dev_type_ops(uint32_t type)
     case OCCL_T_I8: case OCCL_T_U8: case OCCL_T_I16: case OCCL_T_U16:
     case OCCL_T_I32: case OCCL_T_U32: case OCCL_T_I64: case OCCL_T_U64:
         return ordered | logical | bitwise;
-    case OCCL_T_F32: case OCCL_T_F64: case OCCL_T_F16: case OCCL_T_BF16:
+    case OCCL_T_I128:
+        return OCCL_HAVE_128 ? ordered | logical | bitwise : 0;
+    case OCCL_T_F32: case OCCL_T_F64: case OCCL_T_F16: case OCCL_T_BF16: case OCCL_T_E4M3: case OCCL_T_E5M2:
         return ordered;
+    case OCCL_T_F128:
+        return OCCL_HAVE_128 ? ordered : 0;
+    case OCCL_T_C128:
+        return OCCL_HAVE_128 ? field : 0;
     case OCCL_T_FLD:
         return OCCL_HAVE_FLD ? ordered : 0;
     case OCCL_T_C32: case OCCL_T_C64:
         return field;
     case OCCL_T_CLD:
         return OCCL_HAVE_FLD ? field : 0;
-    case OCCL_T_BOOL: case OCCL_T_L32:
+    case OCCL_T_BOOL: case OCCL_T_L8: case OCCL_T_L16: case OCCL_T_L32: case OCCL_T_L64:
         return logical;
     case OCCL_T_BYTE:
         return bitwise;
     case OCCL_T_F32_I32: case OCCL_T_F64_I32: case OCCL_T_I64_I32: case OCCL_T_I16_I32:
-    case OCCL_T_I32_I32: case OCCL_T_F32_F32: case OCCL_T_F64_F64:
+    case OCCL_T_I32_I32: case OCCL_T_I64_I64: case OCCL_T_F32_F32: case OCCL_T_F64_F64:
         return pair;
     case OCCL_T_FLD_I32:
         return OCCL_HAVE_FLD ? pair : 0;
@@ -84,7 +100,7 @@ OCCL_FN uint32_t occl_dev_type_ops(uint32_t type)
     return 0;
 }
 
-/* Whether this body can reduce `type` with `op`. long double is refused on CUDA. */
+/* Whether this body can reduce `type` with `op`. long double and what has 128 bits are refused on CUDA. */
 OCCL_FN uint32_t occl_dev_op_valid(uint32_t op, uint32_t type)
 {
     return op < OCCL_OP_COUNT && ((occl_dev_type_ops(type) >> op) & 1u);
@@ -99,6 +115,7 @@ typedef struct { double v; int32_t k; } occl_dev_f64_i32_t;
 typedef struct { int64_t v; int32_t k; } occl_dev_i64_i32_t;
 typedef struct { int16_t v; int32_t k; } occl_dev_i16_i32_t;
 typedef struct { int32_t v; int32_t k; } occl_dev_i32_i32_t;
+typedef struct { int64_t v; int64_t k; } occl_dev_i64_i64_t;
 typedef struct { float v, k; } occl_dev_f32_f32_t;
 typedef struct { double v, k; } occl_dev_f64_f64_t;
 OCCL_ASSERT_STATIC(sizeof(occl_dev_f64_i32_t) == 16 && sizeof(occl_dev_i16_i32_t) == 8, pairs_have_the_layout_of_c);
@@ -106,6 +123,12 @@ OCCL_ASSERT_STATIC(sizeof(occl_dev_f64_i32_t) == 16 && sizeof(occl_dev_i16_i32_t
 typedef long double occl_dev_fld_t;
 typedef struct { long double re, im; } occl_dev_cld_t;
 typedef struct { long double v; int32_t k; } occl_dev_fld_i32_t;
+#endif
+#if OCCL_HAVE_128
+typedef __float128 occl_dev_f128_t;
+typedef struct { __float128 re, im; } occl_dev_c128_t;
+typedef __int128 int128_t;
+typedef unsigned __int128 uint128_t;
 #endif
 
 /* The bits of a float. A union is the one way to say it that both compilers take and optimise to nothing. */
@@ -116,6 +139,7 @@ OCCL_FN float occl_dev_from_f32(uint32_t u) { occl_dev_pun32_t p; p.u = u; retur
 OCCL_FN uint64_t occl_dev_bits_f64(double f) { occl_dev_pun64_t p; p.f = f; return p.u; }
 OCCL_FN double occl_dev_from_f64(uint64_t u) { occl_dev_pun64_t p; p.u = u; return p.f; }
 
+#define OCCL_MASK(cond) (0u - (uint32_t)(cond))
 OCCL_FN float occl_dev_load_bf16(uint16_t h) { return occl_dev_from_f32((uint32_t)h << 16); }
 OCCL_FN uint16_t occl_dev_round_bf16(float f)
 {
@@ -140,7 +164,6 @@ OCCL_FN uint16_t occl_dev_round_f16(float f)
  * Masks instead of choices, so that gcc has no branch to keep and makes vectors. Subnormal halves go through the adder: 0.5
  * has their unit in the last place.
  */
-#define OCCL_MASK(cond) (0u - (uint32_t)(cond))
 OCCL_FN float occl_dev_load_f16(uint16_t h)
 {
     uint32_t sign = ((uint32_t)h & 0x8000u) << 16, m = h & 0x7fffu;
@@ -158,8 +181,48 @@ OCCL_FN uint16_t occl_dev_round_f16(float f)
     uint32_t h = (normal & ~(huge | tiny)) | (subnormal & tiny) | (huge & 0x7c00u) | (nan & 0x0200u);
     return (uint16_t)((u >> 16 & 0x8000u) | h);
 }
-#undef OCCL_MASK
 #endif
+
+/*
+ * Floats of 8 bits (Open Compute Project's OFP8), one text for both bodies. E5M2 is the upper half of a float16. E4M3 has no infinity,
+ * and one NaN of each sign where others have two binades of them. Subnormals go through the adder, as above: `m` units of the
+ * float whose last place is theirs.
+ */
+OCCL_FN float occl_dev_load_e4m3(uint8_t h)
+{
+    uint32_t sign = ((uint32_t)h & 0x80u) << 24, m = h & 0x7fu;
+    uint32_t nan = OCCL_MASK(m == 0x7fu), tiny = OCCL_MASK(m < 0x08u);
+    uint32_t normal = ((m << 20) + (120u << 23)) | (nan & 0x7fc00000u);
+    uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(0x46800000u + m) - 16384.0f);
+    return occl_dev_from_f32(sign | (normal & ~tiny) | (subnormal & tiny));
+}
+OCCL_FN uint8_t occl_dev_round_e4m3(float f)
+{
+    uint32_t u = occl_dev_bits_f32(f), a = u & 0x7fffffffu;
+    uint32_t huge = OCCL_MASK(a > 0x43e80000u), tiny = OCCL_MASK(a < 0x3c800000u); /* above 464: not a number; below 2^-6 */
+    uint32_t normal = (a - (120u << 23) + 0x7ffffu + ((a >> 20) & 1u)) >> 20;
+    uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(a & tiny) + 16384.0f) - 0x46800000u;
+    uint32_t h = (normal & ~(huge | tiny)) | (subnormal & tiny) | (huge & 0x7fu);
+    return (uint8_t)((u >> 24 & 0x80u) | h);
+}
+OCCL_FN float occl_dev_load_e5m2(uint8_t h)
+{
+    uint32_t sign = ((uint32_t)h & 0x80u) << 24, m = h & 0x7fu;
+    uint32_t special = OCCL_MASK(m >= 0x7cu), tiny = OCCL_MASK(m < 0x04u);
+    uint32_t normal = (m << 21) + (112u << 23) + (special & (112u << 23));
+    uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(0x43000000u + m) - 128.0f);
+    return occl_dev_from_f32(sign | (normal & ~tiny) | (subnormal & tiny));
+}
+OCCL_FN uint8_t occl_dev_round_e5m2(float f)
+{
+    uint32_t u = occl_dev_bits_f32(f), a = u & 0x7fffffffu;
+    uint32_t nan = OCCL_MASK(a > 0x7f800000u), huge = OCCL_MASK(a >= 0x47700000u), tiny = OCCL_MASK(a < 0x38800000u);
+    uint32_t normal = (a - (112u << 23) + 0xfffffu + ((a >> 21) & 1u)) >> 21;
+    uint32_t subnormal = occl_dev_bits_f32(occl_dev_from_f32(a & tiny) + 128.0f) - 0x43000000u;
+    uint32_t h = (normal & ~(huge | tiny)) | (subnormal & tiny) | (huge & 0x7cu) | (nan & 0x02u);
+    return (uint8_t)((u >> 24 & 0x80u) | h);
+}
+#undef OCCL_MASK
 
 /* On CUDA the _rn forms are what nvcc never contracts, whatever -fmad says. */
 #if OCCL_CUDA
@@ -204,6 +267,9 @@ OCCL_DEV_OPS_WIDTH(8, uint32_t)
 OCCL_DEV_OPS_WIDTH(16, uint32_t)
 OCCL_DEV_OPS_WIDTH(32, uint32_t)
 OCCL_DEV_OPS_WIDTH(64, uint64_t)
+#if OCCL_HAVE_128
+OCCL_DEV_OPS_WIDTH(128, uint128_t)
+#endif
 #undef OCCL_DEV_OPS_WIDTH
 
 /*
@@ -238,39 +304,54 @@ OCCL_DEV_OPS_FLOAT(32, float, uint32_t)
 OCCL_DEV_OPS_FLOAT(64, double, uint64_t)
 #undef OCCL_DEV_OPS_FLOAT
 
-/* The half types fold as float; only their loads and the last store differ. */
-OCCL_FN float occl_dev_op_sumf16(float a, float b) { return occl_dev_op_sumf32(a, b); }
-OCCL_FN float occl_dev_op_prodf16(float a, float b) { return occl_dev_op_prodf32(a, b); }
-OCCL_FN float occl_dev_op_minf16(float a, float b) { return occl_dev_op_minf32(a, b); }
-OCCL_FN float occl_dev_op_maxf16(float a, float b) { return occl_dev_op_maxf32(a, b); }
-OCCL_FN float occl_dev_op_sumbf16(float a, float b) { return occl_dev_op_sumf32(a, b); }
-OCCL_FN float occl_dev_op_prodbf16(float a, float b) { return occl_dev_op_prodf32(a, b); }
-OCCL_FN float occl_dev_op_minbf16(float a, float b) { return occl_dev_op_minf32(a, b); }
-OCCL_FN float occl_dev_op_maxbf16(float a, float b) { return occl_dev_op_maxf32(a, b); }
+/* The narrow types fold as float; only their loads and the last store differ. */
+#define OCCL_DEV_OPS_NARROW(kind)                                                                                      \
+    OCCL_FN float occl_dev_op_sum##kind(float a, float b) { return occl_dev_op_sumf32(a, b); }                         \
+    OCCL_FN float occl_dev_op_prod##kind(float a, float b) { return occl_dev_op_prodf32(a, b); }                       \
+    OCCL_FN float occl_dev_op_min##kind(float a, float b) { return occl_dev_op_minf32(a, b); }                         \
+    OCCL_FN float occl_dev_op_max##kind(float a, float b) { return occl_dev_op_maxf32(a, b); }
+OCCL_DEV_OPS_NARROW(f16)
+OCCL_DEV_OPS_NARROW(bf16)
+OCCL_DEV_OPS_NARROW(e4m3)
+OCCL_DEV_OPS_NARROW(e5m2)
+#undef OCCL_DEV_OPS_NARROW
 
+/* Floats without a vector: long double and 128 bits */
+#define OCCL_DEV_OPS_WIDE(f, c, SIGN)                                                                                  \
+    OCCL_FN occl_dev_##f##_t occl_dev_op_sum##f(occl_dev_##f##_t a, occl_dev_##f##_t b) { return a + b; }              \
+    OCCL_FN occl_dev_##f##_t occl_dev_op_prod##f(occl_dev_##f##_t a, occl_dev_##f##_t b) { return a * b; }             \
+    OCCL_FN occl_dev_##f##_t occl_dev_op_min##f(occl_dev_##f##_t a, occl_dev_##f##_t b)                                \
+    {                                                                                                                  \
+        if (a == b)                                                                                                    \
+            return SIGN(a) ? a : b;                                                                                    \
+        return a < b || a != a ? a : b;                                                                                \
+    }                                                                                                                  \
+    OCCL_FN occl_dev_##f##_t occl_dev_op_max##f(occl_dev_##f##_t a, occl_dev_##f##_t b)                                \
+    {                                                                                                                  \
+        if (a == b)                                                                                                    \
+            return SIGN(a) ? b : a;                                                                                    \
+        return a > b || a != a ? a : b;                                                                                \
+    }                                                                                                                  \
+    OCCL_FN occl_dev_##c##_t occl_dev_op_prod##c(occl_dev_##c##_t a, occl_dev_##c##_t b)                               \
+    {                                                                                                                  \
+        occl_dev_##c##_t r;                                                                                            \
+        r.re = a.re * b.re - a.im * b.im;                                                                              \
+        r.im = a.re * b.im + a.im * b.re;                                                                              \
+        return r;                                                                                                      \
+    }
 #if OCCL_HAVE_FLD
-OCCL_FN long double occl_dev_op_sumfld(long double a, long double b) { return a + b; }
-OCCL_FN long double occl_dev_op_prodfld(long double a, long double b) { return a * b; }
-OCCL_FN long double occl_dev_op_minfld(long double a, long double b)
-{
-    if (a == b)
-        return __builtin_signbitl(a) ? a : b;
-    return a < b || a != a ? a : b;
-}
-OCCL_FN long double occl_dev_op_maxfld(long double a, long double b)
-{
-    if (a == b)
-        return __builtin_signbitl(a) ? b : a;
-    return a > b || a != a ? a : b;
-}
-OCCL_FN occl_dev_cld_t occl_dev_op_prodcld(occl_dev_cld_t a, occl_dev_cld_t b)
-{
-    occl_dev_cld_t r;
-    r.re = a.re * b.re - a.im * b.im;
-    r.im = a.re * b.im + a.im * b.re;
-    return r;
-}
+OCCL_DEV_OPS_WIDE(fld, cld, __builtin_signbitl)
 #endif
+#if OCCL_HAVE_128
+OCCL_FN uint32_t occl_dev_sign_f128(__float128 f)
+{
+    union { __float128 f; uint64_t u[2]; } p;
+    p.f = f;
+    return (uint32_t)(p.u[__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__] >> 63);
+}
+OCCL_DEV_OPS_WIDE(f128, c128, occl_dev_sign_f128)
+#endif
+#undef OCCL_DEV_OPS_WIDE
 
 /* `a.v != a.v` is false for integers and drops out. */
 #define OCCL_DEV_OPS_PAIR(p)                                                                                           \
@@ -289,6 +370,7 @@ OCCL_DEV_OPS_PAIR(f64_i32)
 OCCL_DEV_OPS_PAIR(i64_i32)
 OCCL_DEV_OPS_PAIR(i16_i32)
 OCCL_DEV_OPS_PAIR(i32_i32)
+OCCL_DEV_OPS_PAIR(i64_i64)
 OCCL_DEV_OPS_PAIR(f32_f32)
 OCCL_DEV_OPS_PAIR(f64_f64)
 #if OCCL_HAVE_FLD
@@ -297,7 +379,7 @@ OCCL_DEV_OPS_PAIR(fld_i32)
 #undef OCCL_DEV_OPS_PAIR
 
 /*
- * The loops there are: X(name, element) folds elements as they are, H(name, kind) folds 16-bit `kind` in fp32.
+ * The loops there are: X(name, element) folds elements as they are, H(name, kind, element) folds a narrow `kind` in fp32.
  * Fewer than types times operations: signed and unsigned share what does not depend on the sign, complex sums are real sums.
  */
 #define OCCL_DEV_LOOPS_WIDTH(X, w)                                                                                     \
@@ -313,18 +395,27 @@ OCCL_DEV_OPS_PAIR(fld_i32)
 #else
 #define OCCL_DEV_LOOPS_FLD(X)
 #endif
+#if OCCL_HAVE_128
+#define OCCL_DEV_LOOPS_128(X)                                                                                          \
+    OCCL_DEV_LOOPS_WIDTH(X, 128) X(sumf128, occl_dev_f128_t) X(prodf128, occl_dev_f128_t) X(minf128, occl_dev_f128_t)  \
+    X(maxf128, occl_dev_f128_t) X(prodc128, occl_dev_c128_t)
+#else
+#define OCCL_DEV_LOOPS_128(X)
+#endif
 #define OCCL_DEV_LOOPS(X)                                                                                              \
     OCCL_DEV_LOOPS_WIDTH(X, 8) OCCL_DEV_LOOPS_WIDTH(X, 16) OCCL_DEV_LOOPS_WIDTH(X, 32) OCCL_DEV_LOOPS_WIDTH(X, 64)     \
     X(sumf32, float) X(prodf32, float) X(minf32, float) X(maxf32, float) X(prodc32, occl_dev_c32_t)                    \
     X(sumf64, double) X(prodf64, double) X(minf64, double) X(maxf64, double) X(prodc64, occl_dev_c64_t)                \
     OCCL_DEV_LOOPS_PAIR(X, f32_i32) OCCL_DEV_LOOPS_PAIR(X, f64_i32) OCCL_DEV_LOOPS_PAIR(X, i64_i32)                    \
-    OCCL_DEV_LOOPS_PAIR(X, i16_i32) OCCL_DEV_LOOPS_PAIR(X, i32_i32) OCCL_DEV_LOOPS_PAIR(X, f32_f32)                    \
-    OCCL_DEV_LOOPS_PAIR(X, f64_f64) OCCL_DEV_LOOPS_FLD(X)
-#define OCCL_DEV_LOOPS_HALF(H)                                                                                         \
-    H(sumf16, f16) H(prodf16, f16) H(minf16, f16) H(maxf16, f16)                                                       \
-    H(sumbf16, bf16) H(prodbf16, bf16) H(minbf16, bf16) H(maxbf16, bf16)
+    OCCL_DEV_LOOPS_PAIR(X, i16_i32) OCCL_DEV_LOOPS_PAIR(X, i32_i32) OCCL_DEV_LOOPS_PAIR(X, i64_i64)                    \
+    OCCL_DEV_LOOPS_PAIR(X, f32_f32) OCCL_DEV_LOOPS_PAIR(X, f64_f64) OCCL_DEV_LOOPS_FLD(X) OCCL_DEV_LOOPS_128(X)
+#define OCCL_DEV_LOOPS_KIND(H, kind, T) H(sum##kind, kind, T) H(prod##kind, kind, T) H(min##kind, kind, T) H(max##kind, kind, T)
+#define OCCL_DEV_LOOPS_NARROW(H)                                                                                       \
+    OCCL_DEV_LOOPS_KIND(H, f16, uint16_t) OCCL_DEV_LOOPS_KIND(H, bf16, uint16_t)                                       \
+    OCCL_DEV_LOOPS_KIND(H, e4m3, uint8_t) OCCL_DEV_LOOPS_KIND(H, e5m2, uint8_t)
 
-/* Which loop does what: X(type, op, loop). One row for each pair that occl_dev_op_valid allows. */
+/* Which loop does what: X(type, op, loop). One row for each pair that occl_dev_op_valid allows, but for AVG and PREMUL, which are
+ * sums with something before or behind. */
 #define OCCL_DEV_MAP_LOGICAL(X, T, w) X(T, LAND, land##w) X(T, LOR, lor##w) X(T, LXOR, lxor##w)
 #define OCCL_DEV_MAP_BITWISE(X, T, w) X(T, BAND, band##w) X(T, BOR, bor##w) X(T, BXOR, bxor##w)
 #define OCCL_DEV_MAP_INT(X, T, w, s)                                                                                   \
@@ -338,18 +429,54 @@ OCCL_DEV_OPS_PAIR(fld_i32)
 #else
 #define OCCL_DEV_MAP_FLD(X)
 #endif
+#if OCCL_HAVE_128
+#define OCCL_DEV_MAP_128(X)                                                                                            \
+    OCCL_DEV_MAP_INT(X, I128, 128, i) OCCL_DEV_MAP_FLOAT(X, F128, f128) X(C128, SUM, sumf128) X(C128, PROD, prodc128)
+#else
+#define OCCL_DEV_MAP_128(X)
+#endif
 #define OCCL_DEV_MAP(X)                                                                                                \
     OCCL_DEV_MAP_INT(X, I8, 8, i) OCCL_DEV_MAP_INT(X, U8, 8, u) OCCL_DEV_MAP_INT(X, I16, 16, i)                        \
     OCCL_DEV_MAP_INT(X, U16, 16, u) OCCL_DEV_MAP_INT(X, I32, 32, i) OCCL_DEV_MAP_INT(X, U32, 32, u)                    \
     OCCL_DEV_MAP_INT(X, I64, 64, i) OCCL_DEV_MAP_INT(X, U64, 64, u)                                                    \
     OCCL_DEV_MAP_FLOAT(X, F32, f32) OCCL_DEV_MAP_FLOAT(X, F64, f64)                                                    \
     OCCL_DEV_MAP_FLOAT(X, F16, f16) OCCL_DEV_MAP_FLOAT(X, BF16, bf16)                                                  \
+    OCCL_DEV_MAP_FLOAT(X, E4M3, e4m3) OCCL_DEV_MAP_FLOAT(X, E5M2, e5m2)                                                \
     X(C32, SUM, sumf32) X(C32, PROD, prodc32) X(C64, SUM, sumf64) X(C64, PROD, prodc64)                                \
-    OCCL_DEV_MAP_LOGICAL(X, BOOL, 8) OCCL_DEV_MAP_LOGICAL(X, L32, 32) OCCL_DEV_MAP_BITWISE(X, BYTE, 8)                 \
+    OCCL_DEV_MAP_LOGICAL(X, BOOL, 8) OCCL_DEV_MAP_LOGICAL(X, L8, 8) OCCL_DEV_MAP_LOGICAL(X, L16, 16)                   \
+    OCCL_DEV_MAP_LOGICAL(X, L32, 32) OCCL_DEV_MAP_LOGICAL(X, L64, 64) OCCL_DEV_MAP_BITWISE(X, BYTE, 8)                 \
     OCCL_DEV_MAP_PAIR(X, F32_I32, f32_i32) OCCL_DEV_MAP_PAIR(X, F64_I32, f64_i32)                                      \
     OCCL_DEV_MAP_PAIR(X, I64_I32, i64_i32) OCCL_DEV_MAP_PAIR(X, I16_I32, i16_i32)                                      \
-    OCCL_DEV_MAP_PAIR(X, I32_I32, i32_i32) OCCL_DEV_MAP_PAIR(X, F32_F32, f32_f32)                                      \
-    OCCL_DEV_MAP_PAIR(X, F64_F64, f64_f64) OCCL_DEV_MAP_FLD(X)
+    OCCL_DEV_MAP_PAIR(X, I32_I32, i32_i32) OCCL_DEV_MAP_PAIR(X, I64_I64, i64_i64)                                      \
+    OCCL_DEV_MAP_PAIR(X, F32_F32, f32_f32) OCCL_DEV_MAP_PAIR(X, F64_F64, f64_f64)                                      \
+    OCCL_DEV_MAP_FLD(X) OCCL_DEV_MAP_128(X)
+
+/* The types that AVG and PREMUL are for: A(type, sum, product, element of the product, element of the quotient, divisor) as they
+ * are, N(type, kind, element) in fp32. */
+#if OCCL_HAVE_FLD
+#define OCCL_DEV_FIELD_FLD(A)                                                                                          \
+    A(FLD, sumfld, prodfld, occl_dev_fld_t, occl_dev_fld_t, occl_dev_fld_t)                                            \
+    A(CLD, sumfld, prodcld, occl_dev_cld_t, occl_dev_fld_t, occl_dev_fld_t)
+#else
+#define OCCL_DEV_FIELD_FLD(A)
+#endif
+#if OCCL_HAVE_128
+#define OCCL_DEV_FIELD_128(A)                                                                                          \
+    A(I128, sum128, prod128, uint128_t, int128_t, int128_t)                                                            \
+    A(F128, sumf128, prodf128, occl_dev_f128_t, occl_dev_f128_t, occl_dev_f128_t)                                      \
+    A(C128, sumf128, prodc128, occl_dev_c128_t, occl_dev_f128_t, occl_dev_f128_t)
+#else
+#define OCCL_DEV_FIELD_128(A)
+#endif
+#define OCCL_DEV_FIELD(A, N)                                                                                           \
+    A(I8, sum8, prod8, uint8_t, int8_t, int64_t) A(U8, sum8, prod8, uint8_t, uint8_t, int64_t)                         \
+    A(I16, sum16, prod16, uint16_t, int16_t, int64_t) A(U16, sum16, prod16, uint16_t, uint16_t, int64_t)               \
+    A(I32, sum32, prod32, uint32_t, int32_t, int64_t) A(U32, sum32, prod32, uint32_t, uint32_t, uint32_t)              \
+    A(I64, sum64, prod64, uint64_t, int64_t, int64_t) A(U64, sum64, prod64, uint64_t, uint64_t, uint64_t)              \
+    A(F32, sumf32, prodf32, float, float, float) A(F64, sumf64, prodf64, double, double, double)                       \
+    A(C32, sumf32, prodc32, occl_dev_c32_t, float, float) A(C64, sumf64, prodc64, occl_dev_c64_t, double, double)      \
+    N(F16, f16, uint16_t) N(BF16, bf16, uint16_t) N(E4M3, e4m3, uint8_t) N(E5M2, e5m2, uint8_t)                        \
+    OCCL_DEV_FIELD_FLD(A) OCCL_DEV_FIELD_128(A)
 
 /*
  * Little data, 8 bytes of it a lane: *to is the fold of word 0 of `n` rows, `per` words apart. Only what is common is done here (0: it
@@ -450,16 +577,14 @@ typedef void occl_dev_loop_t(void *d, const void *x, const void *y, uint64_t n);
 OCCL_DEV_LOOPS(X)
 #undef X
 /* In fp32: two sources in one go, or the first two into the accumulator, the next onto it, the last one out of it. */
-#define OCCL_DEV_HALF(name, kind)                                                                                      \
-    OCCL_DEV_BOTH(OCCL_DEV_LOOP, loop_##name, name, uint16_t, uint16_t, uint16_t,                                      \
+#define OCCL_DEV_NARROW(name, kind, T)                                                                                 \
+    OCCL_DEV_BOTH(OCCL_DEV_LOOP, loop_##name, name, T, T, T,                                                           \
                   occl_dev_round_##kind, occl_dev_load_##kind, occl_dev_load_##kind)                                   \
-    OCCL_DEV_BOTH(OCCL_DEV_LOOP, first_##name, name, float, uint16_t, uint16_t,                                        \
-                  , occl_dev_load_##kind, occl_dev_load_##kind)                                                        \
-    OCCL_DEV_BOTH(OCCL_DEV_LOOP, next_##name, name, float, float, uint16_t, , , occl_dev_load_##kind)                  \
-    OCCL_DEV_BOTH(OCCL_DEV_LOOP, last_##name, name, uint16_t, float, uint16_t,                                         \
-                  occl_dev_round_##kind, , occl_dev_load_##kind)
-OCCL_DEV_LOOPS_HALF(OCCL_DEV_HALF)
-#undef OCCL_DEV_HALF
+    OCCL_DEV_BOTH(OCCL_DEV_LOOP, first_##name, name, float, T, T, , occl_dev_load_##kind, occl_dev_load_##kind)        \
+    OCCL_DEV_BOTH(OCCL_DEV_LOOP, next_##name, name, float, float, T, , , occl_dev_load_##kind)                         \
+    OCCL_DEV_BOTH(OCCL_DEV_LOOP, last_##name, name, T, float, T, occl_dev_round_##kind, , occl_dev_load_##kind)
+OCCL_DEV_LOOPS_NARROW(OCCL_DEV_NARROW)
+#undef OCCL_DEV_NARROW
 #undef OCCL_DEV_LOOP
 
 /* How to fold with one loop, over any number of sources. `unit` is what the loop counts, `held` the same in the tile. */
@@ -476,12 +601,12 @@ typedef struct {
 OCCL_DEV_LOOPS(X)
 #undef X
 #undef OCCL_DEV_FOLD
-#define OCCL_DEV_FOLD(v, TARGET, name)                                                                                 \
+#define OCCL_DEV_FOLD(v, TARGET, name, T)                                                                              \
     static const occl_dev_fold_t occl_dev_fold_##name##_##v = {                                                        \
         occl_dev_loop_##name##_##v, occl_dev_first_##name##_##v, occl_dev_next_##name##_##v,                           \
-        occl_dev_last_##name##_##v, sizeof(uint16_t), sizeof(float)};
-#define H(name, kind) OCCL_DEV_BOTH(OCCL_DEV_FOLD, name)
-OCCL_DEV_LOOPS_HALF(H)
+        occl_dev_last_##name##_##v, sizeof(T), sizeof(float)};
+#define H(name, kind, T) OCCL_DEV_BOTH(OCCL_DEV_FOLD, name, T)
+OCCL_DEV_LOOPS_NARROW(H)
 #undef H
 #undef OCCL_DEV_FOLD
 
@@ -493,6 +618,70 @@ static const occl_dev_fold_t *const occl_dev_folds[OCCL_DEV_VARIANTS][OCCL_T_COU
 #define X(T, O, name) [OCCL_T_##T][OCCL_OP_##O] = &occl_dev_fold_##name##_1,
     {OCCL_DEV_MAP(X)},
 #undef X
+#endif
+};
+
+/*
+ * AVG and PREMUL: d = x * scale, into what is held, by elements of the type; d = x / by, or x, out of what is held, by its units.
+ */
+typedef void occl_dev_times_t(void *d, const void *x, const void *scale, uint64_t n);
+typedef void occl_dev_over_t(void *d, const void *x, uint32_t by, uint64_t n);
+typedef struct {
+    occl_dev_times_t *times;
+    occl_dev_loop_t *add;  /* of what is held */
+    occl_dev_over_t *over; /* by 0: not divided */
+} occl_dev_field_t;
+
+#define OCCL_DEV_FIELD_LOOPS(variant, TARGET, name, prod, D, S, P, B, Q, H, LOAD, STORE)                                     \
+    TARGET static void occl_dev_times_##name##_##variant(void *dst, const void *x, const void *scale, uint64_t n)            \
+    {                                                                                                                  \
+        OCCL_DEV_ANYWHERE(P) *d = dst;                                                                                 \
+        const OCCL_DEV_ANYWHERE(S) *a = x;                                                                             \
+        const P s = LOAD(((const OCCL_DEV_ANYWHERE(S) *)scale)->v);                                                    \
+        OCCL_IVDEP                                                                                                     \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            d[i].v = occl_dev_op_##prod(LOAD(a[i].v), s);                                                              \
+    }                                                                                                                  \
+    TARGET static void occl_dev_over_##name##_##variant(void *dst, const void *x, uint32_t by, uint64_t n)                   \
+    {                                                                                                                  \
+        OCCL_DEV_ANYWHERE(Q) *d = dst;                                                                                 \
+        const OCCL_DEV_ANYWHERE(H) *a = x;                                                                             \
+        const B k = (B)by;                                                                                             \
+        if (by == 0) {                                                                                                 \
+            OCCL_IVDEP                                                                                                 \
+            for (uint64_t i = 0; i < n; i++)                                                                           \
+                d[i].v = STORE(a[i].v);                                                                                \
+            return;                                                                                                    \
+        }                                                                                                              \
+        OCCL_IVDEP                                                                                                     \
+        for (uint64_t i = 0; i < n; i++)                                                                               \
+            d[i].v = STORE((H)(a[i].v / k));                                                                           \
+    }
+#define A(T, sum, prod, P, Q, B)                                                                                          \
+    OCCL_DEV_BOTH(OCCL_DEV_FIELD_LOOPS, T, prod, P, P, P, B, Q, Q, , )
+#define N(T, kind, E)                                                                                                  \
+    OCCL_DEV_BOTH(OCCL_DEV_FIELD_LOOPS, T, prod##kind, E, E, float, float, E, float, occl_dev_load_##kind, occl_dev_round_##kind)
+OCCL_DEV_FIELD(A, N)
+#undef A
+#undef N
+#undef OCCL_DEV_FIELD_LOOPS
+
+static const occl_dev_field_t occl_dev_fields[OCCL_DEV_VARIANTS][OCCL_T_COUNT] = {
+#define A(T, sum, prod, P, Q, B) \
+    [OCCL_T_##T] = {occl_dev_times_##T##_0, occl_dev_loop_##sum##_0, occl_dev_over_##T##_0},
+#define N(T, kind, E) \
+    [OCCL_T_##T] = {occl_dev_times_##T##_0, occl_dev_loop_sumf32_0, occl_dev_over_##T##_0},
+    {OCCL_DEV_FIELD(A, N)},
+#undef A
+#undef N
+#if OCCL_DEV_AVX2
+#define A(T, sum, prod, P, Q, B) \
+    [OCCL_T_##T] = {occl_dev_times_##T##_1, occl_dev_loop_##sum##_1, occl_dev_over_##T##_1},
+#define N(T, kind, E) \
+    [OCCL_T_##T] = {occl_dev_times_##T##_1, occl_dev_loop_sumf32_1, occl_dev_over_##T##_1},
+    {OCCL_DEV_FIELD(A, N)},
+#undef A
+#undef N
 #endif
 };
 
@@ -520,13 +709,48 @@ OCCL_FN_BIG void occl_dev_reduce_tiles(const occl_dev_fold_t *f, char *dst, cons
     }
 }
 
-/* As occl_dev_reduce, with the compiled variant named. */
-OCCL_FN void occl_dev_reduce_variant(occl_lanes_t l, uint32_t variant, uint32_t type, uint32_t op, void *dst,
-                                     const void *const *src, uint32_t nsrc, uint64_t n)
+/* AVG and PREMUL of n elements from `offset` bytes on, in tiles too, so that dst may be any source. */
+OCCL_FN_BIG void occl_dev_reduce_whole(uint32_t variant, uint32_t type, const void *scale, char *dst, const void *const *src,
+                                       uint32_t nsrc, uint64_t offset, uint64_t n)
+{
+    char tile[2][OCCL_DEV_TILE] __attribute__((aligned(64)));
+    const occl_dev_field_t *f = &occl_dev_fields[variant][type];
+    const occl_dev_fold_t *sum = occl_dev_folds[variant][type][OCCL_OP_SUM];
+    const uint64_t bytes = occl_dev_type_bytes(type), held = bytes / sum->unit * sum->held, most = OCCL_DEV_TILE / held;
+
+    while (n > 0) {
+        const uint64_t now = n < most ? n : most, units = now * bytes / sum->unit;
+        if (scale) {
+            f->times(tile[0], (const char *)src[0] + offset, scale, now);
+            for (uint32_t s = 1; s < nsrc; s++) {
+                f->times(tile[1], (const char *)src[s] + offset, scale, now);
+                f->add(tile[0], tile[0], tile[1], units);
+            }
+        } else {
+            sum->first(tile[0], (const char *)src[0] + offset, (const char *)src[1] + offset, units);
+            for (uint32_t s = 2; s < nsrc; s++)
+                sum->next(tile[0], tile[0], (const char *)src[s] + offset, units);
+        }
+        f->over(dst + offset, tile[0], scale ? 0 : nsrc, units);
+        offset += now * bytes;
+        n -= now;
+    }
+}
+
+/* As occl_dev_fold, with the compiled variant named. */
+OCCL_FN void occl_dev_fold_variant(occl_lanes_t l, uint32_t variant, uint32_t type, uint32_t op, const void *scale, void *dst,
+                                   const void *const *src, uint32_t nsrc, uint64_t n)
 {
     uint64_t first, count, bytes = occl_dev_type_bytes(type);
     const occl_dev_fold_t *f;
 
+    if (OCCL_OP_IS_WHOLE(op) && (nsrc > 1 || op == OCCL_OP_PREMUL)) {
+        if (!occl_dev_op_valid(op, type) || (op == OCCL_OP_PREMUL && !scale))
+            return;
+        occl_dev_part(l, n, &first, &count);
+        occl_dev_reduce_whole(variant, type, op == OCCL_OP_PREMUL ? scale : 0, (char *)dst, src, nsrc, first * bytes, count);
+        return;
+    }
     if (nsrc == 1) {
         occl_dev_copy(l, dst, src[0], n * bytes);
         return;
@@ -543,10 +767,11 @@ OCCL_FN void occl_dev_reduce_variant(occl_lanes_t l, uint32_t variant, uint32_t 
         occl_dev_reduce_tiles(f, (char *)dst, src, nsrc, first, count);
 }
 
-OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *dst, const void *const *src,
-                             uint32_t nsrc, uint64_t n)
+/* scale: of PREMUL, else nobody reads it */
+OCCL_FN void occl_dev_fold(occl_lanes_t l, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src,
+                           uint32_t nsrc, uint64_t n)
 {
-    occl_dev_reduce_variant(l, occl_dev_variant(n * occl_dev_type_bytes(type)), type, op, dst, src, nsrc, n);
+    occl_dev_fold_variant(l, occl_dev_variant(n * occl_dev_type_bytes(type)), type, op, scale, dst, src, nsrc, n);
 }
 
 OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, const uint64_t *row, uint32_t per, uint32_t n, uint64_t *to)
@@ -584,14 +809,15 @@ OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, const uint64_t
 #define OCCL_WAYS 4 /* more would spill; where the architecture has it, what is much comes in bulk, below */
 #endif
 #define OCCL_COPY_WAYS 8
+OCCL_FN void occl_dev_copy(occl_lanes_t l, void *dst, const void *src, uint64_t bytes);
 
-/* Numbers of the loops; the halves last. */
+/* Numbers of the loops; the narrow ones last, those of 8 bits behind those of 16. */
 enum {
 #define X(name, T) OCCL_LOOP_##name,
     OCCL_DEV_LOOPS(X)
 #undef X
-#define H(name, kind) OCCL_LOOP_##name,
-    OCCL_DEV_LOOPS_HALF(H)
+#define H(name, kind, T) OCCL_LOOP_##name,
+    OCCL_DEV_LOOPS_NARROW(H)
 #undef H
     OCCL_LOOP_COUNT
 };
@@ -719,50 +945,163 @@ template <uint32_t WAYS, class T, T (*OP)(T, T)> static __device__ __forceinline
     }
 }
 
-/* Halves: what is folded is the first half of the ways, as floats in all of them. */
-template <float (*LOAD)(uint16_t)> static __device__ __forceinline__ float occl_dev_half(const uint32_t *v, uint32_t i)
+/* Narrow floats: what is folded is the first half of the ways, of 8 bits the first quarter, as floats in all of them. */
+template <class E> static __device__ __forceinline__ E occl_dev_piece(const uint32_t *v, uint32_t i)
 {
-    return LOAD((uint16_t)(v[i / 2] >> (16 * (i % 2))));
+    const uint32_t per = 4 / sizeof(E);
+    return (E)(v[i / per] >> (8 * sizeof(E) * (i % per)));
 }
-template <uint32_t WAYS, float (*LOAD)(uint16_t)> static __device__ __forceinline__ void occl_dev_widen(uint32_t *a, const uint32_t *v)
+/* `by`: the scalar of PREMUL, else 1, which changes nothing. */
+template <uint32_t WAYS, class E, float (*LOAD)(E)> static __device__ __forceinline__ void occl_dev_widen(uint32_t *a, const uint32_t *v, float by)
 {
 #pragma unroll
     for (uint32_t i = 0; i < 4 * WAYS; i++)
-        a[i] = occl_dev_bits_f32(occl_dev_half<LOAD>(v, i));
+        a[i] = occl_dev_bits_f32(occl_dev_mul_f32(LOAD(occl_dev_piece<E>(v, i)), by));
 }
-template <uint32_t WAYS, float (*LOAD)(uint16_t), float (*OP)(float, float)>
-static __device__ __forceinline__ void occl_dev_lift_half(uint32_t *a, const uint32_t *v)
+template <uint32_t WAYS, class E, float (*LOAD)(E), float (*OP)(float, float)>
+static __device__ __forceinline__ void occl_dev_lift_narrow(uint32_t *a, const uint32_t *v, float by)
 {
 #pragma unroll
     for (uint32_t i = 0; i < 4 * WAYS; i++)
-        a[i] = occl_dev_bits_f32(OP(occl_dev_from_f32(a[i]), occl_dev_half<LOAD>(v, i)));
+        a[i] = occl_dev_bits_f32(OP(occl_dev_from_f32(a[i]), occl_dev_mul_f32(LOAD(occl_dev_piece<E>(v, i)), by)));
 }
-template <uint32_t WAYS, uint16_t (*ROUND)(float)> static __device__ __forceinline__ void occl_dev_narrow(uint32_t *v, const uint32_t *a)
+template <uint32_t WAYS, class E, E (*ROUND)(float)> static __device__ __forceinline__ void occl_dev_narrow(uint32_t *v, const uint32_t *a)
 {
+    const uint32_t per = 4 / sizeof(E);
 #pragma unroll
-    for (uint32_t i = 0; i < WAYS / 2 * 4; i++)
-        v[i] = (uint32_t)ROUND(occl_dev_from_f32(a[2 * i])) | (uint32_t)ROUND(occl_dev_from_f32(a[2 * i + 1])) << 16;
+    for (uint32_t i = 0; i < 4 * WAYS / per; i++) {
+        v[i] = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < per; j++)
+            v[i] |= (uint32_t)ROUND(occl_dev_from_f32(a[per * i + j])) << (8 * sizeof(E) * j);
+    }
 }
 
-template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_combine(uint32_t loop, uint32_t *a, const uint32_t *v)
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_combine(uint32_t loop, uint32_t *a, const uint32_t *v, float by)
 {
     switch (loop) {
 #define X(name, T) case OCCL_LOOP_##name: occl_dev_lift<WAYS, T, occl_dev_op_##name>(a, v); break;
         OCCL_DEV_LOOPS(X)
 #undef X
-#define H(name, kind)                                                                                                  \
-    case OCCL_LOOP_##name: occl_dev_lift_half<WAYS, occl_dev_load_##kind, occl_dev_op_##name>(a, v); break;
-        OCCL_DEV_LOOPS_HALF(H)
+#define H(name, kind, T)                                                                                               \
+    case OCCL_LOOP_##name: occl_dev_lift_narrow<WAYS, T, occl_dev_load_##kind, occl_dev_op_##name>(a, v, by); break;
+        OCCL_DEV_LOOPS_NARROW(H)
 #undef H
     }
 }
-/* The first source into the accumulator; and out of it, into v. */
-template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_begin(uint32_t loop, uint32_t *a, const uint32_t *v)
+
+/* What is done besides folding: mostly nothing. So a lane holds no more than bits beside the number of its loop, and the rest is where
+ * all lanes have put it: registers are scarce here. */
+enum { OCCL_LOOP_MASK = 0xffff, OCCL_LOOP_PREMUL = 0x10000, OCCL_LOOP_AVG = 0x20000, OCCL_LOOP_AVG_LATE = 0x40000 };
+typedef struct occl_dev_beside {
+    const void *scale;         /* PREMUL's */
+    uint64_t n;                /* elements */
+    uint32_t type, over, more; /* over: AVG's number of sources */
+    float by;                  /* the scalar of a narrow float */
+} occl_dev_beside_t;
+OCCL_FN occl_dev_beside_t *occl_dev_beside(void)
 {
-    if (loop >= OCCL_LOOP_sumbf16) {
-        occl_dev_widen<WAYS, occl_dev_load_bf16>(a, v);
+    __shared__ occl_dev_beside_t beside;
+    return &beside;
+}
+
+template <uint32_t WAYS, class T, T (*OP)(T, T)> static __device__ __forceinline__ void occl_dev_lift_by(uint32_t *v, const void *scale)
+{
+    union {
+        uint32_t w[4];
+        T e[16 / sizeof(T)];
+    } x;
+    const T s = *(const T *)scale;
+#pragma unroll
+    for (uint32_t w = 0; w < WAYS; w++) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            x.w[i] = v[4 * w + i];
+#pragma unroll
+        for (uint32_t i = 0; i < 16 / sizeof(T); i++)
+            x.e[i] = OP(x.e[i], s);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            v[4 * w + i] = x.w[i];
+    }
+}
+/* A source as it has come times the scalar. Narrow ones are multiplied when they are widened. */
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_premul(uint32_t loop, uint32_t *v)
+{
+    const occl_dev_beside_t *b = occl_dev_beside();
+    if (!(loop & OCCL_LOOP_PREMUL))
+        return;
+    switch (b->type) {
+    case OCCL_T_I8: case OCCL_T_U8: occl_dev_lift_by<WAYS, uint8_t, occl_dev_op_prod8>(v, b->scale); break;
+    case OCCL_T_I16: case OCCL_T_U16: occl_dev_lift_by<WAYS, uint16_t, occl_dev_op_prod16>(v, b->scale); break;
+    case OCCL_T_I32: case OCCL_T_U32: occl_dev_lift_by<WAYS, uint32_t, occl_dev_op_prod32>(v, b->scale); break;
+    case OCCL_T_I64: case OCCL_T_U64: occl_dev_lift_by<WAYS, uint64_t, occl_dev_op_prod64>(v, b->scale); break;
+    case OCCL_T_F32: occl_dev_lift_by<WAYS, float, occl_dev_op_prodf32>(v, b->scale); break;
+    case OCCL_T_F64: occl_dev_lift_by<WAYS, double, occl_dev_op_prodf64>(v, b->scale); break;
+    case OCCL_T_C32: occl_dev_lift_by<WAYS, occl_dev_c32_t, occl_dev_op_prodc32>(v, b->scale); break;
+    case OCCL_T_C64: occl_dev_lift_by<WAYS, occl_dev_c64_t, occl_dev_op_prodc64>(v, b->scale); break;
+    }
+}
+
+/*
+ * a / n, rounded once: the quotient in double, where it has more than twice as many digits and can neither overflow nor underflow, is
+ * put right by its remainder, so that what is halfway between two floats is exactly that. (A division proper is a call.)
+ */
+OCCL_FN float occl_dev_over_f32(float a, double n, double recip)
+{
+    double q = (double)a * recip, rest = fma(-q, n, (double)a);
+    return (float)(rest < 0 || rest > 0 ? fma(rest, recip, q) : q);
+}
+/* Floats of up to 32 bits are divided where they are held; the rest afterwards, in memory: that is seldom, and long code. */
+OCCL_FN uint32_t occl_dev_late(uint32_t type)
+{
+    return (type >= OCCL_T_I8 && type <= OCCL_T_U64) || type == OCCL_T_F64 || type == OCCL_T_C64;
+}
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_share(uint32_t loop, uint32_t *a)
+{
+    const occl_dev_beside_t *b = occl_dev_beside();
+    if (!(loop & OCCL_LOOP_AVG))
+        return;
+    const double n = (double)b->over;
+    double recip = (double)__fdividef(1.0f, (float)b->over);
+    recip = fma(recip, fma(-n, recip, 1.0), recip); /* from 22 digits to 44, to all */
+    recip = fma(recip, fma(-n, recip, 1.0), recip);
+#pragma unroll
+    for (uint32_t i = 0; i < 4 * WAYS; i++)
+        a[i] = occl_dev_bits_f32(occl_dev_over_f32(occl_dev_from_f32(a[i]), n, recip));
+}
+/* All lanes; a barrier is behind what wrote. */
+OCCL_FN void occl_dev_share_late(occl_lanes_t l, uint32_t type, void *dst, uint32_t over, uint64_t n)
+{
+    const int64_t by = over;
+    n = type == OCCL_T_C64 ? 2 * n : n;
+#pragma unroll 1
+    for (uint64_t i = occl_lane(l); i < n; i += occl_nlanes(l)) {
+        switch (type) {
+        case OCCL_T_I8: ((int8_t *)dst)[i] = (int8_t)(((int8_t *)dst)[i] / (int32_t)by); break;
+        case OCCL_T_U8: ((uint8_t *)dst)[i] = (uint8_t)(((uint8_t *)dst)[i] / over); break;
+        case OCCL_T_I16: ((int16_t *)dst)[i] = (int16_t)(((int16_t *)dst)[i] / (int32_t)by); break;
+        case OCCL_T_U16: ((uint16_t *)dst)[i] = (uint16_t)(((uint16_t *)dst)[i] / over); break;
+        case OCCL_T_I32: ((int32_t *)dst)[i] /= (int32_t)by; break;
+        case OCCL_T_U32: ((uint32_t *)dst)[i] /= over; break;
+        case OCCL_T_I64: ((int64_t *)dst)[i] /= by; break;
+        case OCCL_T_U64: ((uint64_t *)dst)[i] /= over; break;
+        default: ((double *)dst)[i] /= (double)over; break;
+        }
+    }
+}
+
+/* The first source into the accumulator; and out of it, into v. */
+template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_begin(uint32_t loop, uint32_t *a, const uint32_t *v, float by)
+{
+    if (loop >= OCCL_LOOP_sume5m2) {
+        occl_dev_widen<WAYS, uint8_t, occl_dev_load_e5m2>(a, v, by);
+    } else if (loop >= OCCL_LOOP_sume4m3) {
+        occl_dev_widen<WAYS, uint8_t, occl_dev_load_e4m3>(a, v, by);
+    } else if (loop >= OCCL_LOOP_sumbf16) {
+        occl_dev_widen<WAYS, uint16_t, occl_dev_load_bf16>(a, v, by);
     } else if (loop >= OCCL_LOOP_sumf16) {
-        occl_dev_widen<WAYS, occl_dev_load_f16>(a, v);
+        occl_dev_widen<WAYS, uint16_t, occl_dev_load_f16>(a, v, by);
     } else {
 #pragma unroll
         for (uint32_t j = 0; j < 4 * WAYS; j++)
@@ -771,15 +1110,30 @@ template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_begin(u
 }
 template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_end(uint32_t loop, uint32_t *v, const uint32_t *a)
 {
-    if (loop >= OCCL_LOOP_sumbf16) {
-        occl_dev_narrow<WAYS, occl_dev_round_bf16>(v, a);
+    if (loop >= OCCL_LOOP_sume5m2) {
+        occl_dev_narrow<WAYS, uint8_t, occl_dev_round_e5m2>(v, a);
+    } else if (loop >= OCCL_LOOP_sume4m3) {
+        occl_dev_narrow<WAYS, uint8_t, occl_dev_round_e4m3>(v, a);
+    } else if (loop >= OCCL_LOOP_sumbf16) {
+        occl_dev_narrow<WAYS, uint16_t, occl_dev_round_bf16>(v, a);
     } else if (loop >= OCCL_LOOP_sumf16) {
-        occl_dev_narrow<WAYS, occl_dev_round_f16>(v, a);
+        occl_dev_narrow<WAYS, uint16_t, occl_dev_round_f16>(v, a);
     } else {
 #pragma unroll
         for (uint32_t j = 0; j < 4 * WAYS; j++)
             v[j] = a[j];
     }
+}
+/* Folds another source, the first one if it is the first. */
+template <uint32_t WAYS>
+static __device__ __forceinline__ void occl_dev_take(uint32_t loop, uint32_t s, uint32_t *a, uint32_t *v)
+{
+    const float by = loop & OCCL_LOOP_PREMUL ? occl_dev_beside()->by : 1.0f;
+    occl_dev_premul<WAYS>(loop, v);
+    if (s == 0)
+        occl_dev_begin<WAYS>(loop & OCCL_LOOP_MASK, a, v, by);
+    else
+        occl_dev_combine<WAYS>(loop & OCCL_LOOP_MASK, a, v, by);
 }
 
 /*
@@ -819,11 +1173,11 @@ OCCL_FN void occl_bulk_copy(void *dst, const void *const *src, uint64_t at, uint
     occl_bulk_words()[2 * OCCL_BULK_STAGES] = (odd & ~0u << OCCL_BULK_STAGES) | full;
     occl_bulk_given();
 }
-OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const void *const *more, uint32_t nmore, const void *const *src,
-                              uint32_t nsrc, uint64_t at, uint64_t end)
+OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const void *const *more,
+                              uint32_t nmore, const void *const *src, uint32_t nsrc, uint64_t at, uint64_t end)
 {
     enum { W = 2 };
-    const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l), tile = stride * (loop < OCCL_LOOP_sumf16 ? W : W / 2);
+    const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l), tile = stride * ((loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? W : W / 2);
     const uint32_t most = OCCL_BULK_BYTES / (tile * nsrc), stages = most > OCCL_BULK_STAGES ? OCCL_BULK_STAGES : most;
     uint32_t stage = 0, mover = 0, odd = (uint32_t)occl_bulk_words()[2 * OCCL_BULK_STAGES];
     if (lane == 0) {
@@ -846,15 +1200,14 @@ OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const vo
         for (uint32_t j = 0; j < 4 * W; j++)
             v[j] = 0;
         occl_bulk_wait(stage, odd >> stage & 1);
-        occl_dev_fetch<W>(v, here, 16, 16, stride, on);
-        occl_dev_begin<W>(loop, a, v);
 #pragma unroll 1
-        for (uint32_t s = 1; s < nsrc; s++) {
+        for (uint32_t s = 0; s < nsrc; s++) {
             occl_dev_fetch<W>(v, here + s * tile, 16, 16, stride, on);
-            occl_dev_combine<W>(loop, a, v);
+            occl_dev_take<W>(loop, s, a, v);
         }
         occl_bulk_done(l, stage);
-        occl_dev_end<W>(loop, v, a);
+        occl_dev_share<W>(loop, a);
+        occl_dev_end<W>(loop & OCCL_LOOP_MASK, v, a);
         occl_dev_drop<W>((char *)dst + at + lane * 16, v, 16, 16, stride, on);
 #pragma unroll 1
         for (uint32_t s = 0; s < nmore; s++)
@@ -876,22 +1229,41 @@ OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const vo
 }
 #else
 OCCL_FN void occl_bulk_copy(void *, const void *const *, uint64_t, uint64_t) {}
-OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t, const void *const *, uint32_t, uint64_t, uint64_t) {}
+OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t,
+                              const void *const *, uint32_t, uint64_t, uint64_t)
+{
+}
 #endif
 
-/* The result goes to dst, and to `nmore` more places. */
-OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void *dst, const void *const *more, uint32_t nmore,
-                                const void *const *src, uint32_t nsrc, uint64_t n)
+/* The result goes to dst, and to `nmore` more places. scale: of PREMUL, else nobody reads it. */
+OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *more,
+                              uint32_t nmore, const void *const *src, uint32_t nsrc, uint64_t n)
 {
     const uint32_t low = (uint32_t)(uintptr_t)dst & 15;
     uint32_t size = occl_dev_type_bytes(type), loop = OCCL_LOOP_bor8, differ = 16, apart, unit, head;
     uint64_t mid;
 
-    if (nsrc == 1) {
+    if (nsrc == 1 && op != OCCL_OP_PREMUL) {
         n *= size;
         size = 1;
-    } else if ((loop = occl_dev_loop_of(type, op)) == OCCL_LOOP_COUNT) {
+    } else if ((loop = occl_dev_loop_of(type, OCCL_OP_IS_WHOLE(op) ? (uint32_t)OCCL_OP_SUM : op)) == OCCL_LOOP_COUNT ||
+               (op == OCCL_OP_PREMUL && !scale)) {
         return;
+    } else if (OCCL_OP_IS_WHOLE(op)) {
+        /* The same of all lanes, and a barrier is between this and the last time. */
+        occl_dev_beside_t *b = occl_dev_beside();
+        b->scale = scale;
+        b->n = n;
+        b->type = type;
+        b->over = nsrc;
+        b->more = nmore;
+        if (op == OCCL_OP_PREMUL && OCCL_T_IS_NARROW(type))
+            b->by = type == OCCL_T_F16    ? occl_dev_load_f16(*(const uint16_t *)scale)
+                    : type == OCCL_T_BF16 ? occl_dev_load_bf16(*(const uint16_t *)scale)
+                    : type == OCCL_T_E4M3 ? occl_dev_load_e4m3(*(const uint8_t *)scale)
+                                          : occl_dev_load_e5m2(*(const uint8_t *)scale);
+        loop |= op == OCCL_OP_PREMUL ? OCCL_LOOP_PREMUL : occl_dev_late(type) ? OCCL_LOOP_AVG_LATE : OCCL_LOOP_AVG;
+        nmore = loop & OCCL_LOOP_AVG_LATE ? 0 : nmore;
     }
     n *= size; /* bytes from here on */
 #pragma unroll 1
@@ -913,13 +1285,14 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
     for (uint32_t part = 0; part < 3; part++) {
         const uint32_t step = part == 1 ? unit : size, piece = part == 1 ? unit : apart;
         const uint32_t stride = step * occl_nlanes(l);
-        const uint32_t ways = piece < 4 ? 1 : loop < OCCL_LOOP_sumf16 ? OCCL_WAYS : OCCL_WAYS / 2;
+        const uint32_t ways = piece < 4 ? 1 : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? OCCL_WAYS : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 ? OCCL_WAYS / 2 : OCCL_WAYS / 4;
         const uint64_t end = part == 0 ? head : part == 1 ? mid : n;
         uint64_t at = part == 0 ? 0 : part == 1 ? head : mid;
 
         /* 16-byte elements that are aligned are units, too. */
-        if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && occl_bulk_there()) {
-            if (nsrc > 1)
+        if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 &&
+            occl_bulk_there()) {
+            if (nsrc > 1 || loop & OCCL_LOOP_PREMUL)
                 occl_bulk_reduce(l, loop, dst, more, nmore, src, nsrc, at, end);
             else if (occl_lane(l) == 0)
                 occl_bulk_copy(dst, src, at, end);
@@ -937,25 +1310,33 @@ OCCL_FN void occl_dev_reduce_to(occl_lanes_t l, uint32_t type, uint32_t op, void
 #pragma unroll
             for (uint32_t j = 0; j < 4 * OCCL_WAYS; j++)
                 v[j] = 0;
-            occl_dev_fetch<OCCL_WAYS>(v, (const char *)src[0] + at, step, piece, stride, on);
-            occl_dev_begin<OCCL_WAYS>(loop, a, v);
 #pragma unroll 1
-            for (uint32_t s = 1; s < nsrc; s++) {
+            for (uint32_t s = 0; s < nsrc; s++) {
                 occl_dev_fetch<OCCL_WAYS>(v, (const char *)src[s] + at, step, piece, stride, on);
-                occl_dev_combine<OCCL_WAYS>(loop, a, v);
+                occl_dev_take<OCCL_WAYS>(loop, s, a, v);
             }
-            occl_dev_end<OCCL_WAYS>(loop, v, a);
+            occl_dev_share<OCCL_WAYS>(loop, a);
+            occl_dev_end<OCCL_WAYS>(loop & OCCL_LOOP_MASK, v, a);
             occl_dev_drop<OCCL_WAYS>((char *)dst + at, v, step, piece, stride, on);
 #pragma unroll 1
             for (uint32_t s = 0; s < nmore; s++)
                 occl_dev_drop<OCCL_WAYS>((char *)more[s] + at, v, step, piece, stride, on);
         }
     }
+    if (loop & OCCL_LOOP_AVG_LATE) {
+        const occl_dev_beside_t *b = occl_dev_beside();
+        occl_sync(l);
+        occl_dev_share_late(l, b->type, dst, b->over, b->n);
+        occl_sync(l);
+#pragma unroll 1
+        for (uint32_t s = 0; s < b->more; s++)
+            occl_dev_copy(l, (void *)(uintptr_t)more[s], dst, n);
+    }
 }
-OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *dst, const void *const *src,
-                             uint32_t nsrc, uint64_t n)
+OCCL_FN void occl_dev_fold(occl_lanes_t l, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src,
+                           uint32_t nsrc, uint64_t n)
 {
-    occl_dev_reduce_to(l, type, op, dst, 0, 0, src, nsrc, n);
+    occl_dev_fold_to(l, type, op, scale, dst, 0, 0, src, nsrc, n);
 }
 
 template <class T, T (*OP)(T, T)> static __device__ __forceinline__ uint64_t occl_dev_little(const uint64_t *row, uint32_t per, uint32_t n)
@@ -1060,6 +1441,12 @@ OCCL_FN void occl_dev_copy(occl_lanes_t l, void *dst, const void *src, uint64_t 
     }
 }
 #endif
+
+OCCL_FN void occl_dev_reduce(occl_lanes_t l, uint32_t type, uint32_t op, void *dst, const void *const *src,
+                             uint32_t nsrc, uint64_t n)
+{
+    occl_dev_fold(l, type, op, 0, dst, src, nsrc, n);
+}
 
 /* ---- data-with-flag words: one text ------------------------------------------------------------------------------ */
 

@@ -123,6 +123,7 @@ typedef struct occl_plan {
     uint32_t type, op;            /* element type and operation of the reduce steps; copies use elem_bytes */
     uint32_t elem_bytes;
     uint32_t scratch_chunks;      /* SCRATCH of each channel */
+    uint64_t scale[4];            /* PREMUL: one element of the type */
     uint64_t bytes;               /* payload a rank, as the tuning table keys it */
     const occl_program_t *prog;   /* [nchannels] */
     const uint32_t *peers;        /* ranks that this rank exchanges flags with on any channel, ascending */

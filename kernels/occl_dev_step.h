@@ -378,6 +378,12 @@ OCCL_FN uint32_t occl_spread_result(occl_lanes_t l, const occl_dev_run_t *r, con
 }
 #endif
 
+/* What a step folds with. A copy is one; but the only rank's is its fold. */
+OCCL_FN uint32_t occl_fold_op(const occl_dev_run_t *r, const occl_step_t *s)
+{
+    return s->op == OCCL_STEP_COPY && occl_plan_of(r)->nranks > 1 ? (uint32_t)OCCL_OP_NONE : occl_plan_of(r)->op;
+}
+
 /*
  * dst = fold of `nsrc` sources, source i at address at(i). Sources or a destination in other processes go through the
  * channel's bounce buffer, a tile at a time, small enough to stay in the cache between pull and fold.
@@ -447,7 +453,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
                 dsts[i] = (const void *)(uintptr_t)(r->xrecv[(me + 1 + i) % n] + (s->dst.off + lo) * eb);
             occl_sync(l);
         }
-        occl_dev_reduce_to(l, occl_plan_of(r)->type, occl_plan_of(r)->op, d, dsts, fit, srcs, nsrc, cnt);
+        occl_dev_fold_to(l, occl_plan_of(r)->type, occl_fold_op(r, s), occl_plan_of(r)->scale, d, dsts, fit, srcs, nsrc, cnt);
         if (fit < more) {
             occl_sync(l);
             OCCL_ROLLED
@@ -458,7 +464,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
     }
 #else
     if (!remote) {
-        occl_dev_reduce(l, occl_plan_of(r)->type, occl_plan_of(r)->op, d, srcs, nsrc, cnt);
+        occl_dev_fold(l, occl_plan_of(r)->type, occl_fold_op(r, s), occl_plan_of(r)->scale, d, srcs, nsrc, cnt);
         return occl_spread_result(l, r, s, d, lo, cnt);
     }
     {
@@ -487,7 +493,7 @@ OCCL_FN uint32_t occl_act_reduce(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t
             }
             if (!occl_uniform(l, ok))
                 return OCCL_FAULT;
-            occl_dev_reduce(l, occl_plan_of(r)->type, occl_plan_of(r)->op, vd ? ch->tile + nsrc * per : d + done * eb, ptr, nsrc, m);
+            occl_dev_fold(l, occl_plan_of(r)->type, occl_fold_op(r, s), occl_plan_of(r)->scale, vd ? ch->tile + nsrc * per : d + done * eb, ptr, nsrc, m);
             if (vd) {
                 occl_sync(l);
                 if (occl_lane(l) == 0)
@@ -519,7 +525,9 @@ OCCL_FN uint32_t occl_step_act(occl_lanes_t l, occl_chan_t *ch, occl_dev_run_t *
     case OCCL_STEP_COPY:
 #if OCCL_CUDA
         /* Much: as a reduction of one source, whose loop has more in flight. */
-        if (cnt * eb < OCCL_BULK_LEAST || r->words || !occl_bulk_there())
+        if ((cnt * eb < OCCL_BULK_LEAST || r->words || !occl_bulk_there()) && (n > 1 || occl_plan_of(r)->op != OCCL_OP_PREMUL))
+#else
+        if (n > 1 || occl_plan_of(r)->op != OCCL_OP_PREMUL)
 #endif
             return occl_act_copy(l, ch, r, s, iter, lo, cnt);
         /* fall through */

@@ -34,7 +34,16 @@
     X(I32_I32, 23, 8, "2int")       \
     X(FLD_I32, 24, 32, "long_double_int") \
     X(F32_F32, 25, 8, "2real")      \
-    X(F64_F64, 26, 16, "2double_precision")
+    X(F64_F64, 26, 16, "2double_precision") \
+    X(E4M3, 27, 1, "float8_e4m3")   \
+    X(E5M2, 28, 1, "float8_e5m2")   \
+    X(F128, 29, 16, "real(16)")     \
+    X(C128, 30, 32, "complex(16)")  \
+    X(I128, 31, 16, "int128")       \
+    X(L8, 32, 1, "Fortran logical(1)")  \
+    X(L16, 33, 2, "Fortran logical(2)") \
+    X(L64, 34, 8, "Fortran logical(8)") \
+    X(I64_I64, 35, 16, "2integer(8)")
 
 /* X(id, number, name as in messages) */
 #define OCCL_OP_TABLE(X)     \
@@ -50,7 +59,10 @@
     X(BOR, 9, "bor")         \
     X(BXOR, 10, "bxor")      \
     X(MINLOC, 11, "minloc")  \
-    X(MAXLOC, 12, "maxloc")
+    X(MAXLOC, 12, "maxloc")  \
+    X(AVG, 13, "avg")        /* the sum, divided by the number of sources at the end of the one fold that there is */ \
+    X(PREMUL, 14, "premul")  /* every source times a scalar that the plan holds, then the sum */ \
+    X(USER, 15, "of the user") /* in signatures only: the layer above folds */
 
 enum {
 #define X(id, number, bytes, name) OCCL_T_##id = number,
@@ -58,6 +70,11 @@ enum {
 #undef X
     OCCL_T_COUNT
 };
+
+/* Floats that are folded as fp32: 16 and 8 bits. */
+#define OCCL_T_IS_NARROW(t) ((t) == OCCL_T_F16 || (t) == OCCL_T_BF16 || (t) == OCCL_T_E4M3 || (t) == OCCL_T_E5M2)
+/* Ops that are right only where all sources are folded at once. */
+#define OCCL_OP_IS_WHOLE(op) ((op) == OCCL_OP_AVG || (op) == OCCL_OP_PREMUL)
 
 enum {
 #define X(id, number, name) OCCL_OP_##id = number,

@@ -399,6 +399,7 @@ static void select_in(occl_comm_t *c, const occl_tag_t *t, const occl_plan_args_
     memset(in, 0, sizeof(*in));
     in->kind = pa->kind;
     in->type = pa->type;
+    in->op = pa->op;
     in->nranks = t->n;
     in->count = pa->count;
     in->elem_bytes = pa->elem_bytes;
@@ -443,6 +444,8 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
     pa.count = count;
     pa.type = a->type;
     pa.op = reduces(a->kind) ? a->op : OCCL_OP_NONE;
+    if (pa.op == OCCL_OP_PREMUL)
+        memcpy(pa.scale, a->scale, sizeof(pa.scale));
     pa.elem_bytes = (uint32_t)occl_host_type_bytes(a->type);
     pa.in_place = (uint32_t)(a->in_place != 0);
     if (OCCL_UNLIKELY(has_blocks(a->kind))) {
@@ -710,6 +713,8 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
     coll->wire.kind = args->kind | (swaps(args) ? WIRE_IN_PLACE : 0);
     coll->wire.type = args->kind == OCCL_COLL_BARRIER ? 0 : args->type;
     coll->wire.op = reduces(args->kind) ? args->op : OCCL_OP_NONE;
+    if (coll->wire.op == OCCL_OP_PREMUL)
+        coll->wire.op |= (uint32_t)occl_hash_bytes(args->scale, sizeof(args->scale), 1) << 8;
     coll->wire.root = rooted(args->kind) ? args->root : -1;
     coll->wire.count = args->kind == OCCL_COLL_BARRIER ? 0 : args->count;
     {

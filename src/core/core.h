@@ -119,6 +119,7 @@ occl_status_t occl_mem_unregister(occl_comm_t *comm, void *p);
 typedef struct occl_coll_args {
     occl_collkind_t kind;
     uint32_t type, op;
+    uint64_t scale[4];       /* of OCCL_OP_PREMUL: one element of the type, the rest 0; the same on all members */
     int32_t root;            /* -1 where the operation has none */
     int32_t peer;            /* SENDRECV only */
     int32_t sender;          /* SENDRECV only */

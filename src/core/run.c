@@ -1075,6 +1075,8 @@ static void field(char *buf, size_t len, const occl_record_t *rec, int which)
         (void)snprintf(buf, len, "%llu", (unsigned long long)rec->count);
     else if (which == 3)
         (void)snprintf(buf, len, "%s", occl_type_name(rec->type));
+    else if (which == 4 && (rec->op & 0xff) == OCCL_OP_PREMUL)
+        (void)snprintf(buf, len, "%s with a scalar (#%06x)", occl_op_name(OCCL_OP_PREMUL), rec->op >> 8);
     else if (which == 4)
         (void)snprintf(buf, len, "%s", occl_op_name(rec->op));
     else

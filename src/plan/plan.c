@@ -201,6 +201,7 @@ static occl_plan_t *pack(const occl_plan_builder_t *b, const unsigned char *seen
                           .type = b->args.type, .op = b->args.op, .elem_bytes = b->args.elem_bytes,
                           .scratch_chunks = b->scratch, .bytes = occl_plan_bytes(&b->args), .prog = prog, .peers = peers,
                           .npeers = npeers, .algo = b->algo};
+    memcpy(plan->scale, b->args.scale, sizeof plan->scale);
     for (uint32_t c = 0; c < nch; c++) {
         const channel_t *ch = &b->chan[c];
         prog[c] = (occl_program_t){.nsections = ch->nsections, .nsteps = ch->nsteps, .sections = section, .steps = step};
@@ -509,7 +510,8 @@ int occl_plan_settled(const occl_plan_args_t *a, uint32_t moves, const char *alg
     }
     if (a->nranks > 1)
         return 0;
-    copy = a->kind != OCCL_COLL_BARRIER && a->kind != OCCL_COLL_BCAST && a->kind != OCCL_COLL_EXSCAN && !a->in_place;
+    copy = a->kind != OCCL_COLL_BARRIER && a->kind != OCCL_COLL_BCAST && a->kind != OCCL_COLL_EXSCAN &&
+           (!a->in_place || a->op == OCCL_OP_PREMUL);
     b = occl_plan_begin(a, (a->move == OCCL_MOVE_SLOTS ? OCCL_PLAN_SLOTS : OCCL_PLAN_EXPOSED) | OCCL_PLAN_HEARS_ALL, algo);
     for (uint32_t c = 0; c < a->nchannels; c++) {
         occl_part_t part = occl_part_channel(a, c);

@@ -105,6 +105,7 @@ typedef struct occl_plan_args {
     uint32_t nsends, nrecvs;
     const occl_block_t *sends, *recvs;
     uint64_t least;     /* exchanges: so many elements fit one message of SLOTS, whatever slots a run gets */
+    uint64_t scale[4];        /* of the op PREMUL: one element of the type */
 } occl_plan_args_t;
 
 typedef struct occl_planner {
@@ -112,7 +113,7 @@ typedef struct occl_planner {
     occl_collkind_t kind;
     uint32_t moves;           /* bit set of 1 << occl_movement_t */
     uint32_t partials;        /* 1: intermediate results are stored in the element type at several ranks, so that 8- and 16-bit
-                                 floats would be rounded on the way: refused for them */
+                                 floats would be rounded on the way: refused for them, and for ops that need all sources at once */
     /*
      * Writes *plan_p only on success. OCCL_ERR_UNSUPPORTED: this planner cannot do these arguments.
      * The plan is one allocation: free with occl_plan_free.

@@ -333,8 +333,6 @@ occl_status_t occl_plan_check_rules(const char *rules, char *err, size_t errlen)
 
 static uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-static int narrow_float(uint32_t type) { return type == OCCL_T_F16 || type == OCCL_T_BF16; }
-
 /* All messages of a link fit the link's own slots of one half, and are small enough to be sent on the off chance. */
 static int is_eager(const occl_select_t *in, const occl_planner_t *p)
 {
@@ -356,7 +354,7 @@ static int is_eager(const occl_select_t *in, const occl_planner_t *p)
 /* Can this planner move so? */
 static int possible(const occl_select_t *in, const occl_planner_t *p, occl_movement_t move)
 {
-    if (!(p->moves & 1u << move) || (p->partials && narrow_float(in->type)))
+    if (!(p->moves & 1u << move) || (p->partials && (OCCL_T_IS_NARROW(in->type) || OCCL_OP_IS_WHOLE(in->op))))
         return 0;
     if (move == OCCL_MOVE_SLOTS)
         return 1;

@@ -9,7 +9,7 @@
  *
  * separated by ; or , (or the end of the text). COLLECTIVE may be *. RANGE is HI or LO-HI, both included, with K, M, G (1024)
  * and inf. bytes is MPI's count argument in bytes (one block where the operation has blocks). A rule that the planner cannot
- * follow here (movement not possible, 16-bit floats with partials) does not match. Without /slots or /exposed the rule is
+ * follow here (movement not possible, partials of narrow floats or of an op that needs all sources at once) does not match. Without /slots or /exposed the rule is
  * for both: exposed where that is allowed and the payload is large enough, else slots.
  */
 #ifndef OCCL_SRC_PLAN_SELECT_H
@@ -20,7 +20,7 @@
 typedef struct occl_select {
     /* signature */
     occl_collkind_t kind;
-    uint32_t nranks, type, elem_bytes;
+    uint32_t nranks, type, op, elem_bytes;
     uint64_t count;          /* as in occl_plan_args_t */
     int in_place;            /* of alltoall only, where all ranks must agree on it; ignored elsewhere */
     /* agreed at attach */

@@ -21,16 +21,25 @@
         }                                                                                                              \
     } while (0)
 
+static uint32_t occl_dev_type_bytes_host(uint32_t type)
+{
+    static const uint32_t bytes[] = {
+#define X(id, number, bytes, name) bytes,
+        OCCL_TYPE_TABLE(X)
+#undef X
+    };
+    return bytes[type];
+}
 static __global__ void k_copy(void *dst, const void *src, uint64_t bytes)
 {
     occl_lanes_t l = {0};
     occl_dev_copy(l, dst, src, bytes);
 }
-static __global__ void __launch_bounds__(512, 2) k_reduce(uint32_t type, uint32_t op, void *dst, const void *const *src,
-                                                          uint32_t nsrc, uint64_t n)
+static __global__ void __launch_bounds__(512, 2) k_reduce(uint32_t type, uint32_t op, const void *scale, void *dst,
+                                                          const void *const *src, uint32_t nsrc, uint64_t n)
 {
     occl_lanes_t l = {0};
-    occl_dev_reduce(l, type, op, dst, src, nsrc, n);
+    occl_dev_fold(l, type, op, scale, dst, src, nsrc, n);
 }
 
 extern "C" void *gpu_alloc(size_t bytes)
@@ -44,14 +53,16 @@ extern "C" void gpu_copy(uint32_t lanes, void *dst, const void *src, uint64_t by
     k_copy<<<1, lanes>>>(dst, src, bytes);
     TRY(cudaDeviceSynchronize());
 }
-extern "C" void gpu_reduce(uint32_t lanes, uint32_t type, uint32_t op, void *dst, const void *const *src, uint32_t nsrc,
-                           uint64_t n)
+extern "C" void gpu_reduce(uint32_t lanes, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src,
+                           uint32_t nsrc, uint64_t n)
 {
     static const void **list;
     if (!list)
         list = (const void **)gpu_alloc(64 * sizeof(*list));
     memcpy(list, src, nsrc * sizeof(*list));
-    k_reduce<<<1, lanes>>>(type, op, dst, list, nsrc, n);
+    if (scale)
+        memcpy(list + 32, scale, occl_dev_type_bytes_host(type));
+    k_reduce<<<1, lanes>>>(type, op, scale ? list + 32 : 0, dst, list, nsrc, n);
     TRY(cudaDeviceSynchronize());
 }
 

@@ -96,16 +96,17 @@ static occl_lanes_t lane_of(uint32_t rank, uint32_t count, void *block)
 /* The same cases through the CUDA body: test/gpu/data.cu */
 void *gpu_alloc(size_t bytes);
 void gpu_copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes);
-void gpu_reduce(uint32_t lanes, uint32_t type, uint32_t op, void *dst, const void *const *src, uint32_t nsrc, uint64_t n);
+void gpu_reduce(uint32_t lanes, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src, uint32_t nsrc,
+                uint64_t n);
 int gpu_words(uint32_t lanes, uint32_t rounds);
 void gpu_bench(void);
 static void *test_alloc(size_t bytes) { return gpu_alloc(bytes); }
 static void copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes) { gpu_copy(lanes, dst, src, bytes); }
-static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, void *dst, const void *const *src,
-                   uint32_t nsrc, uint64_t n)
+static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, const void *scale, void *dst,
+                   const void *const *src, uint32_t nsrc, uint64_t n)
 {
     (void)variant;
-    gpu_reduce(lanes, type, op, dst, src, nsrc, n);
+    gpu_reduce(lanes, type, op, scale, dst, src, nsrc, n);
 }
 #else
 static void *test_alloc(size_t bytes) { return malloc(bytes); }
@@ -115,11 +116,11 @@ static void copy(uint32_t lanes, void *dst, const void *src, uint64_t bytes)
     for (uint32_t i = lanes; i-- > 0;)
         occl_dev_copy(lane_of(i, lanes, NULL), dst, src, bytes);
 }
-static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, void *dst, const void *const *src,
-                   uint32_t nsrc, uint64_t n)
+static void reduce(uint32_t lanes, uint32_t variant, uint32_t type, uint32_t op, const void *scale, void *dst,
+                   const void *const *src, uint32_t nsrc, uint64_t n)
 {
     for (uint32_t i = lanes; i-- > 0;)
-        occl_dev_reduce_variant(lane_of(i, lanes, NULL), variant, type, op, dst, src, nsrc, n);
+        occl_dev_fold_variant(lane_of(i, lanes, NULL), variant, type, op, scale, dst, src, nsrc, n);
 }
 #endif
 
@@ -131,10 +132,13 @@ static enum klass class_of(uint32_t t)
 {
     switch (t) {
     case OCCL_T_BYTE: return BYTES;
-    case OCCL_T_BOOL: case OCCL_T_L32: return LOGICAL;
-    case OCCL_T_C32: case OCCL_T_C64: case OCCL_T_CLD: return COMPLEX;
-    case OCCL_T_F32: case OCCL_T_F64: case OCCL_T_FLD: case OCCL_T_F16: case OCCL_T_BF16: return FLOAT;
-    default: return t >= OCCL_T_F32_I32 ? PAIR : INT;
+    case OCCL_T_BOOL: case OCCL_T_L8: case OCCL_T_L16: case OCCL_T_L32: case OCCL_T_L64: return LOGICAL;
+    case OCCL_T_C32: case OCCL_T_C64: case OCCL_T_CLD: case OCCL_T_C128: return COMPLEX;
+    case OCCL_T_F32: case OCCL_T_F64: case OCCL_T_FLD: case OCCL_T_F128: case OCCL_T_F16: case OCCL_T_BF16:
+    case OCCL_T_E4M3: case OCCL_T_E5M2: return FLOAT;
+    case OCCL_T_F32_I32: case OCCL_T_F64_I32: case OCCL_T_I64_I32: case OCCL_T_I16_I32: case OCCL_T_I32_I32:
+    case OCCL_T_FLD_I32: case OCCL_T_F32_F32: case OCCL_T_F64_F64: case OCCL_T_I64_I64: return PAIR;
+    default: return INT;
     }
 }
 
@@ -142,6 +146,7 @@ static enum klass class_of(uint32_t t)
 typedef struct {
     long double re, im;
     __int128 i[2];
+    __float128 q[2]; /* F128, C128: re and im */
 } value;
 
 /* IEEE formats of 16 bits: `m` explicit bits of mantissa, smallest normal exponent `emin`. */
@@ -172,12 +177,57 @@ static unsigned half_round(long double v, int m, int emin)
     return sign | (bits > top ? top : bits);
 }
 
+/*
+ * Floats of 8 bits, from their table of values: E4M3 has 448 as its largest number and NaN at 0x7f, E5M2 goes on as IEEE's do. A number
+ * is rounded to whichever is nearest in the table, had the table one value more; of two, to the one with the even code.
+ */
+static long double eight_value(uint32_t t, unsigned h)
+{
+    int e4 = t == OCCL_T_E4M3, m = e4 ? 3 : 2, bias = e4 ? 7 : 15, e = (int)(h & 0x7f) >> m, f = (int)(h & ((1u << m) - 1));
+    long double v;
+
+    if (e4 ? (h & 0x7f) == 0x7f : (h & 0x7f) > 0x7c)
+        v = NAN;
+    else if (!e4 && (h & 0x7f) == 0x7c)
+        v = INFINITY;
+    else
+        v = e == 0 ? ldexpl(f, 1 - bias - m) : ldexpl(f + (1 << m), e - bias - m);
+    return h & 0x80 ? -v : v;
+}
+static unsigned eight_round(uint32_t t, long double x)
+{
+    static long double table[2][128];
+    long double *value_of = table[t == OCCL_T_E4M3];
+    unsigned last = t == OCCL_T_E4M3 ? 0x7e : 0x7b, best = 0, sign = signbit(x) ? 0x80 : 0;
+    long double beyond = t == OCCL_T_E4M3 ? 480 : 65536, v = fabsl(x);
+
+    if (isnan(x))
+        return sign | 0x7f;
+    for (unsigned h = 0; value_of[1] == 0 && h < 128; h++)
+        table[t == OCCL_T_E4M3][127 - h] = eight_value(t, 127 - h);
+    for (unsigned h = 1; h <= last + 1; h++) {
+        long double a = h > last ? beyond : value_of[h], b = value_of[best];
+        if (fabsl(a - v) < fabsl(b - v) || (fabsl(a - v) == fabsl(b - v) && h % 2 == 0))
+            best = h;
+    }
+    if (v > beyond)
+        best = last + 1;
+    return sign | (best > last ? (t == OCCL_T_E4M3 ? 0x7f : 0x7c) : best);
+}
+
 static value load(uint32_t t, const void *p)
 {
-    value v = {0, 0, {0, 0}};
+    value v = {0, 0, {0, 0}, {0, 0}};
 #define GET(T, dst, off) do { T x; memcpy(&x, (const char *)p + (off), sizeof(x)); dst = x; } while (0)
     switch (t) {
-    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_U8: GET(uint8_t, v.i[0], 0); break;
+    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_L8: case OCCL_T_U8: GET(uint8_t, v.i[0], 0); break;
+    case OCCL_T_I128: GET(__int128, v.i[0], 0); break;
+    case OCCL_T_L16: GET(int16_t, v.i[0], 0); break;
+    case OCCL_T_L64: GET(int64_t, v.i[0], 0); break;
+    case OCCL_T_E4M3: case OCCL_T_E5M2: { unsigned h; GET(uint8_t, h, 0); v.re = eight_value(t, h); break; }
+    case OCCL_T_F128: GET(__float128, v.q[0], 0); break;
+    case OCCL_T_C128: GET(__float128, v.q[0], 0); GET(__float128, v.q[1], 16); break;
+    case OCCL_T_I64_I64: GET(int64_t, v.re, 0); GET(int64_t, v.im, 8); break;
     case OCCL_T_I8: GET(int8_t, v.i[0], 0); break;
     case OCCL_T_I16: GET(int16_t, v.i[0], 0); break;
     case OCCL_T_U16: GET(uint16_t, v.i[0], 0); break;
@@ -210,8 +260,14 @@ static void store(uint32_t t, void *p, value v)
 {
 #define PUT(T, src, off) do { T x = (T)(src); memcpy((char *)p + (off), &x, sizeof(x)); } while (0)
     switch (t) {
-    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_U8: case OCCL_T_I8: PUT(uint8_t, v.i[0], 0); break;
-    case OCCL_T_I16: case OCCL_T_U16: PUT(uint16_t, v.i[0], 0); break;
+    case OCCL_T_BYTE: case OCCL_T_BOOL: case OCCL_T_L8: case OCCL_T_U8: case OCCL_T_I8: PUT(uint8_t, v.i[0], 0); break;
+    case OCCL_T_I16: case OCCL_T_U16: case OCCL_T_L16: PUT(uint16_t, v.i[0], 0); break;
+    case OCCL_T_I128: PUT(__int128, v.i[0], 0); break;
+    case OCCL_T_L64: PUT(uint64_t, v.i[0], 0); break;
+    case OCCL_T_E4M3: case OCCL_T_E5M2: PUT(uint8_t, eight_round(t, v.re), 0); break;
+    case OCCL_T_F128: PUT(__float128, v.q[0], 0); break;
+    case OCCL_T_C128: PUT(__float128, v.q[0], 0); PUT(__float128, v.q[1], 16); break;
+    case OCCL_T_I64_I64: PUT(int64_t, v.re, 0); PUT(int64_t, v.im, 8); break;
     case OCCL_T_I32: case OCCL_T_L32: case OCCL_T_U32: PUT(uint32_t, v.i[0], 0); break;
     case OCCL_T_I64: case OCCL_T_U64: PUT(uint64_t, v.i[0], 0); break;
     case OCCL_T_F32: PUT(float, v.re, 0); break;
@@ -241,7 +297,7 @@ static long double rounded(uint32_t t, long double x)
     volatile double d;
 
     switch (t) {
-    case OCCL_T_F32: case OCCL_T_C32: case OCCL_T_F16: case OCCL_T_BF16: f = (float)x; return f;
+    case OCCL_T_F32: case OCCL_T_C32: case OCCL_T_F16: case OCCL_T_BF16: case OCCL_T_E4M3: case OCCL_T_E5M2: f = (float)x; return f;
     case OCCL_T_F64: case OCCL_T_C64: d = (double)x; return d;
     default: return x;
     }
@@ -268,11 +324,54 @@ static long double mul(uint32_t t, long double x, long double y)
     return d;
 }
 
+static long double over(uint32_t t, long double x, uint32_t n)
+{
+    volatile double a = (double)x, d;
+
+    if (t != OCCL_T_F64 && t != OCCL_T_C64)
+        return rounded(t, x / n);
+    d = a / n;
+    return d;
+}
+
+/* 128 bits: the compiler's own type, as there is nothing wider. */
+static int quad_sign(__float128 x)
+{
+    char c[16];
+
+    memcpy(c, &x, 16);
+    return c[15] & 0x80;
+}
+static value combine_quad(uint32_t t, uint32_t op, value a, value b)
+{
+    value r = a;
+    volatile __float128 x, y;
+
+    if (op == OCCL_OP_SUM) {
+        r.q[0] = a.q[0] + b.q[0];
+        r.q[1] = a.q[1] + b.q[1];
+    } else if (op == OCCL_OP_PROD && t == OCCL_T_F128) {
+        r.q[0] = a.q[0] * b.q[0];
+    } else if (op == OCCL_OP_PROD) {
+        x = a.q[0] * b.q[0], y = a.q[1] * b.q[1], r.q[0] = x - y;
+        x = a.q[0] * b.q[1], y = a.q[1] * b.q[0], r.q[1] = x + y;
+    } else if (a.q[0] != a.q[0] || b.q[0] != b.q[0]) {
+        r = a.q[0] != a.q[0] ? a : b;
+    } else if (a.q[0] == b.q[0]) {
+        r = !quad_sign(a.q[0]) == (op == OCCL_OP_MAX) ? a : b;
+    } else {
+        r = (a.q[0] < b.q[0]) == (op == OCCL_OP_MIN) ? a : b;
+    }
+    return r;
+}
+
 static value combine(uint32_t t, uint32_t op, value a, value b)
 {
     value r = a;
     int c = class_of(t);
 
+    if (t == OCCL_T_F128 || t == OCCL_T_C128)
+        return combine_quad(t, op, a, b);
     switch (op) {
     case OCCL_OP_SUM:
         r.i[0] = a.i[0] + b.i[0];
@@ -320,13 +419,39 @@ static value combine(uint32_t t, uint32_t op, value a, value b)
     }
     /* Integers wrap to their type at once, so that a left fold never leaves 128 bits. */
     if (c == INT) {
-        char cell[8];
+        char cell[16];
         store(t, cell, r);
         r = load(t, cell);
     }
     return r;
 }
 
+/* What a reduction of n sources comes to, by the words of occl_dev_data.h. */
+static value reference(uint32_t t, uint32_t op, const void *scale, const void *const *src, uint32_t nsrc, uint64_t at)
+{
+    uint32_t plain = op == OCCL_OP_AVG || op == OCCL_OP_PREMUL ? (uint32_t)OCCL_OP_SUM : op;
+    value v = {0, 0, {0, 0}, {0, 0}};
+
+    for (uint32_t s = 0; s < nsrc; s++) {
+        value x = load(t, (const char *)src[s] + at);
+        if (op == OCCL_OP_PREMUL)
+            x = combine(t, OCCL_OP_PROD, x, load(t, scale));
+        v = s ? combine(t, plain, v, x) : x;
+    }
+    if (op == OCCL_OP_AVG && nsrc > 1) {
+        v.i[0] /= nsrc;
+        v.re = over(t, v.re, nsrc);
+        v.im = over(t, v.im, nsrc);
+        v.q[0] = v.q[0] == 0 ? v.q[0] : v.q[0] / nsrc;
+        v.q[1] = v.q[1] == 0 ? v.q[1] : v.q[1] / nsrc;
+    }
+    return v;
+}
+
+static int same_quad(__float128 a, __float128 b)
+{
+    return (a != a && b != b) || (a == b && quad_sign(a) == quad_sign(b));
+}
 static int same_float(long double a, long double b)
 {
     return (isnan(a) && isnan(b)) || (a == b && !signbit(a) == !signbit(b));
@@ -337,7 +462,7 @@ static int same(uint32_t t, const void *p, const void *q)
     value a = load(t, p), b = load(t, q);
     int c = class_of(t);
 
-    return a.i[0] == b.i[0] && same_float(a.re, b.re) &&
+    return a.i[0] == b.i[0] && same_float(a.re, b.re) && same_quad(a.q[0], b.q[0]) && same_quad(a.q[1], b.q[1]) &&
            (c == PAIR || c == COMPLEX ? same_float(a.im, b.im) : 1);
 }
 
@@ -358,7 +483,7 @@ static long double nasty_float(uint32_t t)
 }
 static void nasty(uint32_t t, void *p)
 {
-    value v = {0, 0, {0, 0}};
+    value v = {0, 0, {0, 0}, {0, 0}};
     uint64_t r = rng();
 
     memset(p, (int)(r & 255), occl_dev_type_bytes(t));
@@ -366,19 +491,28 @@ static void nasty(uint32_t t, void *p)
     case INT: case BYTES: case LOGICAL:
         v.i[0] = r % 4 == 0 ? (__int128)(rng() % 5) - 2 : (__int128)(rng() << 11 ^ rng());
         if (r % 16 == 1)
-            v.i[0] = (__int128)1 << (r / 16 % 64);
+            v.i[0] = (__int128)1 << (r / 16 % (t == OCCL_T_I128 ? 127 : 64));
+        if (t == OCCL_T_I128 && r % 8 == 2)
+            v.i[0] = (__int128)((unsigned __int128)v.i[0] << 64 | rng());
         if (class_of(t) == LOGICAL && r % 2)
             v.i[0] = 0;
         break;
     case FLOAT:
-        v.re = nasty_float(t);
-        break;
     case COMPLEX:
         v.re = nasty_float(t);
         v.im = nasty_float(t);
+        if (t != OCCL_T_F128 && t != OCCL_T_C128 && t != OCCL_T_E4M3 && t != OCCL_T_E5M2)
+            break;
+        /* Digits that no narrower type has */
+        v.q[0] = (__float128)v.re + (__float128)v.re / 3 * (r % 2);
+        v.q[1] = (__float128)v.im + (__float128)v.im / 7 * (r % 3);
+        if ((t == OCCL_T_E4M3 || t == OCCL_T_E5M2) && r % 2) { /* any of the 256 */
+            memcpy(p, &r, 1);
+            return;
+        }
         break;
     case PAIR:
-        v.re = t == OCCL_T_I64_I32 || t == OCCL_T_I32_I32 || t == OCCL_T_I16_I32 ? (long double)(rng() % 5) - 2
+        v.re = t == OCCL_T_I64_I64 || t == OCCL_T_I64_I32 || t == OCCL_T_I32_I32 || t == OCCL_T_I16_I32 ? (long double)(rng() % 5) - 2
                                                                                 : nasty_float(t);
         v.im = (long double)(rng() % 5);
         break;
@@ -403,7 +537,9 @@ static const char *reduce_case(uint32_t lanes, uint32_t variant, uint32_t t, uin
     uint32_t bytes = occl_dev_type_bytes(t);
     const void *src[MAX_SRC];
     unsigned char *at[MAX_SRC + 1], *dst;
+    char scalar[32], *scale = op == OCCL_OP_PREMUL ? scalar : NULL;
 
+    nasty(t, scalar);
     for (uint32_t s = 0; s <= nsrc; s++) {
         memset(room[s], CANARY, MARGIN + 16);
         at[s] = room[s] + MARGIN + (shift * (s + 3) + shift / 16 * s) % 16;
@@ -415,15 +551,11 @@ static const char *reduce_case(uint32_t lanes, uint32_t variant, uint32_t t, uin
         }
     }
     dst = in_place >= 0 ? at[in_place] : at[nsrc];
-    for (uint64_t i = 0; i < n; i++) {
-        value v = load(t, (const char *)src[0] + i * bytes);
-        for (uint32_t s = 1; s < nsrc; s++)
-            v = combine(t, op, v, load(t, (const char *)src[s] + i * bytes));
-        store(t, want + i * bytes, v);
-    }
-    if (nsrc == 1 && n > 0)
+    for (uint64_t i = 0; i < n; i++)
+        store(t, want + i * bytes, reference(t, op, scale, src, nsrc, i * bytes));
+    if (nsrc == 1 && n > 0 && !scale)
         memcpy(want, src[0], n * bytes);
-    reduce(lanes, variant, t, op, dst, src, nsrc, n);
+    reduce(lanes, variant, t, op, scale, dst, src, nsrc, n);
     for (uint64_t i = 0; i < n; i++)
         if (!same(t, dst + i * bytes, want + i * bytes))
             return "a wrong element";
@@ -446,8 +578,8 @@ static void every_type_and_op(uint32_t lanes, uint32_t variant)
             unsigned long cases = 0, n = 0, nsrc = 0, shift = 0;
             int in_place = 0;
 
-            if (!occl_dev_op_valid(op, t) || (OCCL_ON_GPU && strstr(type_name[t], "long double")) ||
-                (OCCL_ON_GPU && t == OCCL_T_FLD_I32))
+            if (!occl_dev_op_valid(op, t) || (OCCL_ON_GPU && (t == OCCL_T_FLD || t == OCCL_T_CLD || t == OCCL_T_FLD_I32 ||
+                                                              t == OCCL_T_F128 || t == OCCL_T_C128 || t == OCCL_T_I128)))
                 continue;
 #define TRY(sources, count, place, by)                                                                                 \
     do {                                                                                                               \
@@ -478,14 +610,17 @@ static void every_type_and_op(uint32_t lanes, uint32_t variant)
 }
 
 /* MPI's table, written down a second time. */
+#define FIELD "sum prod avg premul"
+#define ORDERED FIELD " min max"
 static void what_is_allowed(void)
 {
     static const char *const table[] = {
-        [OCCL_T_BYTE] = "band bor bxor", [OCCL_T_BOOL] = "land lor lxor", [OCCL_T_L32] = "land lor lxor",
-        [OCCL_T_F32] = "sum prod min max", [OCCL_T_F64] = "sum prod min max", [OCCL_T_FLD] = "sum prod min max",
-        [OCCL_T_F16] = "sum prod min max", [OCCL_T_BF16] = "sum prod min max",
-        [OCCL_T_C32] = "sum prod", [OCCL_T_C64] = "sum prod", [OCCL_T_CLD] = "sum prod",
-        [OCCL_T_F64_F64] = NULL};
+        [OCCL_T_BYTE] = "band bor bxor", [OCCL_T_BOOL] = "land lor lxor", [OCCL_T_L8] = "land lor lxor",
+        [OCCL_T_L16] = "land lor lxor", [OCCL_T_L32] = "land lor lxor", [OCCL_T_L64] = "land lor lxor",
+        [OCCL_T_F32] = ORDERED, [OCCL_T_F64] = ORDERED, [OCCL_T_FLD] = ORDERED, [OCCL_T_F128] = ORDERED,
+        [OCCL_T_F16] = ORDERED, [OCCL_T_BF16] = ORDERED, [OCCL_T_E4M3] = ORDERED, [OCCL_T_E5M2] = ORDERED,
+        [OCCL_T_C32] = FIELD, [OCCL_T_C64] = FIELD, [OCCL_T_CLD] = FIELD, [OCCL_T_C128] = FIELD,
+        [OCCL_T_COUNT - 1] = NULL};
     int good = 1, mapped = 1;
 
     for (uint32_t t = 0; t < OCCL_T_COUNT + 3; t++) {
@@ -493,8 +628,8 @@ static void what_is_allowed(void)
             uint32_t allowed = 0;
             if (t < OCCL_T_COUNT && op > 0 && op < OCCL_OP_COUNT) {
                 const char *list = table[t] ? table[t] : class_of(t) == PAIR ? "minloc maxloc" :
-                                   "sum prod min max land lor lxor band bor bxor";
-                char word[16], line[64];
+                                   ORDERED " land lor lxor band bor bxor";
+                char word[16], line[80];
                 snprintf(word, sizeof(word), " %s ", op_name[op]);
                 snprintf(line, sizeof(line), " %s ", list);
                 allowed = strstr(line, word) != NULL;
@@ -503,7 +638,8 @@ static void what_is_allowed(void)
                 good = 0;
             if (t < OCCL_T_COUNT && op < OCCL_OP_COUNT)
                 for (uint32_t v = 0; v < OCCL_DEV_VARIANTS; v++)
-                    if (!!occl_dev_folds[v][t][op] != allowed)
+                    if (op == OCCL_OP_AVG || op == OCCL_OP_PREMUL ? !!occl_dev_fields[v][t].times != allowed
+                                                                  : !!occl_dev_folds[v][t][op] != allowed)
                         mapped = 0;
         }
     }
@@ -529,6 +665,58 @@ static void values_by_hand(void)
     h[0] = 0x7bff, h[1] = 0x7bff;
     occl_dev_reduce(l, OCCL_T_F16, OCCL_OP_SUM, &hr, src, 2, 1);
     is_int(hr, 0x7c00, "float16 overflows to infinity");
+
+    static const struct {
+        const char *what;
+        uint32_t type, op;
+        uint8_t x, y, want;
+    } eight[] = {
+        {"e4m3: 448 + 16 is a tie, and stays 448", OCCL_T_E4M3, OCCL_OP_SUM, 0x7e, 0x58, 0x7e},
+        {"e4m3: 448 + 18 is nearer to what it cannot be: NaN", OCCL_T_E4M3, OCCL_OP_SUM, 0x7e, 0x59, 0x7f},
+        {"e4m3: -448 - 448 is NaN too", OCCL_T_E4M3, OCCL_OP_SUM, 0xfe, 0xfe, 0xff},
+        {"e4m3: 16 + 1 is a tie, to even: 16", OCCL_T_E4M3, OCCL_OP_SUM, 0x58, 0x38, 0x58},
+        {"e4m3: 18 + 1 is a tie, to even: 20", OCCL_T_E4M3, OCCL_OP_SUM, 0x59, 0x38, 0x5a},
+        {"e4m3: the least subnormal, twice", OCCL_T_E4M3, OCCL_OP_SUM, 0x01, 0x01, 0x02},
+        {"e4m3: half of the least subnormal is a tie: 0", OCCL_T_E4M3, OCCL_OP_PROD, 0x01, 0x30, 0x00},
+        {"e4m3: half of three of them: two", OCCL_T_E4M3, OCCL_OP_PROD, 0x03, 0x30, 0x02},
+        {"e4m3: the largest subnormal and the least are the least normal", OCCL_T_E4M3, OCCL_OP_SUM, 0x07, 0x01, 0x08},
+        {"e4m3: the largest of NaN and 1", OCCL_T_E4M3, OCCL_OP_MAX, 0x38, 0x7f, 0x7f},
+        {"e5m2: 57344 + 3584 stays", OCCL_T_E5M2, OCCL_OP_SUM, 0x7b, 0x6b, 0x7b},
+        {"e5m2: 57344 + 4096 is a tie, to even: infinity", OCCL_T_E5M2, OCCL_OP_SUM, 0x7b, 0x6c, 0x7c},
+        {"e5m2: infinity less infinity", OCCL_T_E5M2, OCCL_OP_AVG, 0x7c, 0xfc, 0x7e},
+        {"e5m2: half of the least subnormal is a tie: 0", OCCL_T_E5M2, OCCL_OP_PROD, 0x01, 0x38, 0x00},
+        {"e5m2: the mean of 1 and 2 is 1.5", OCCL_T_E5M2, OCCL_OP_AVG, 0x3c, 0x40, 0x3e},
+        {"e4m3: the mean of 448 and 448 is 448, though the sum is not there", OCCL_T_E4M3, OCCL_OP_AVG, 0x7e, 0x7e, 0x7e},
+    };
+    for (size_t i = 0; i < sizeof(eight) / sizeof(eight[0]); i++) {
+        uint8_t got = 0;
+        src[0] = &eight[i].x, src[1] = &eight[i].y;
+        occl_dev_reduce(l, eight[i].type, eight[i].op, &got, src, 2, 1);
+        if (isnan(eight_value(eight[i].type, eight[i].want)))
+            ok(isnan(eight_value(eight[i].type, got)), "%s", eight[i].what);
+        else
+            is_int(got, eight[i].want, "%s", eight[i].what);
+    }
+    {
+        float x[3] = {1, 2, 4}, third = 0, half = 0.5f, got = 0;
+        int32_t neg[2] = {-3, -4}, ineg = 0;
+        uint8_t big[2] = {200, 100}, ibig = 0;
+        for (int k = 0; k < 3; k++)
+            src[k] = &x[k];
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_AVG, &third, src, 3, 1);
+        ok(third == 7.0f / 3, "the mean of 1, 2 and 4");
+        occl_dev_fold(l, OCCL_T_F32, OCCL_OP_PREMUL, &half, &got, src, 3, 1);
+        ok(got == 3.5f, "half of each of 1, 2 and 4, added up");
+        got = 9;
+        occl_dev_reduce(l, OCCL_T_F32, OCCL_OP_PREMUL, &got, src, 3, 1);
+        ok(got == 9, "without a scalar nothing is multiplied, and nothing written");
+        src[0] = &neg[0], src[1] = &neg[1];
+        occl_dev_reduce(l, OCCL_T_I32, OCCL_OP_AVG, &ineg, src, 2, 1);
+        is_int(ineg, -3, "the mean of -3 and -4 is cut to -3");
+        src[0] = &big[0], src[1] = &big[1];
+        occl_dev_reduce(l, OCCL_T_U8, OCCL_OP_AVG, &ibig, src, 2, 1);
+        is_int(ibig, 22, "the mean of 200 and 100 in 8 bits is of the sum that wrapped");
+    }
 
     int8_t a = 120, b = 100, r = 0;
     src[0] = &a, src[1] = &b;
@@ -605,6 +793,29 @@ static void half_conversions(void)
             stores &= same_float(half_value(occl_dev_round_bf16(x), 7, -126),
                                  half_value(half_round(x, 7, -126), 7, -126));
         }
+    }
+    for (int e4 = 0; e4 < 2; e4++) {
+        uint32_t t = e4 ? OCCL_T_E4M3 : OCCL_T_E5M2;
+        int eights = 1, rounds = 1;
+        for (unsigned h = 0; h < 256; h++) {
+            long double v = eight_value(t, h), next = eight_value(t, (h + 1) & 0xff);
+            float x = e4 ? occl_dev_load_e4m3((uint8_t)h) : occl_dev_load_e5m2((uint8_t)h);
+            eights &= same_float(x, v);
+            for (int k = 0; k < 4; k++) {
+                /* The value, the middle between it and the next, the middle to the value that is missing at the end, very little */
+                float at = k == 0 ? (float)v : k == 1 ? (float)((v + next) / 2) : k == 2 ? (e4 ? 464 : 61440) : 1e-42f * (float)h;
+                for (int d = -2; d <= 2; d++) {
+                    float y = occl_dev_from_f32(occl_dev_bits_f32(at) + (uint32_t)d);
+                    unsigned got = e4 ? occl_dev_round_e4m3(y) : occl_dev_round_e5m2(y), right = eight_round(t, y);
+                    int good = isnan(y) || isnan(eight_value(t, right)) ? isnan(eight_value(t, got)) : got == right;
+                    if (!good && rounds)
+                        diag("%s: %a becomes 0x%02x and not 0x%02x", type_name[t], (double)y, got, right);
+                    rounds &= good;
+                }
+            }
+        }
+        ok(eights, "every %s loads as its value", type_name[t]);
+        ok(rounds, "float rounds to %s to nearest even, at every boundary, and out of range to what it has for that", type_name[t]);
     }
     ok(loads, "every float16 and bfloat16 loads as its value");
     ok(stores, "float rounds to float16 and bfloat16 to nearest even, at every boundary");
