@@ -990,14 +990,17 @@ template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_combine
     }
 }
 
-/* What is done besides folding: mostly nothing. So a lane holds no more than bits beside the number of its loop, and the rest is where
- * all lanes have put it: registers are scarce here. */
+/*
+ * What is the same for all lanes and seldom looked at while they fold is where all of them have put it: registers are scarce here.
+ * What is done besides folding, mostly nothing, is bits beside the number of the loop.
+ */
 enum { OCCL_LOOP_MASK = 0xffff, OCCL_LOOP_PREMUL = 0x10000, OCCL_LOOP_AVG = 0x20000, OCCL_LOOP_AVG_LATE = 0x40000 };
 typedef struct occl_dev_beside {
+    uint64_t bound[4];         /* of the three parts, in bytes */
+    uint32_t unit, size, apart;
+    float by;                  /* PREMUL's scalar of a narrow float */
     const void *scale;         /* PREMUL's */
-    uint64_t n;                /* elements */
     uint32_t type, over, more; /* over: AVG's number of sources */
-    float by;                  /* the scalar of a narrow float */
 } occl_dev_beside_t;
 OCCL_FN occl_dev_beside_t *occl_dev_beside(void)
 {
@@ -1242,6 +1245,7 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
     const uint32_t low = (uint32_t)(uintptr_t)dst & 15;
     uint32_t size = occl_dev_type_bytes(type), loop = OCCL_LOOP_bor8, differ = 16, apart, unit, head;
     uint64_t mid;
+    occl_dev_beside_t *b = occl_dev_beside(); /* all write the same; a barrier is between this and the last time */
 
     if (nsrc == 1 && op != OCCL_OP_PREMUL) {
         n *= size;
@@ -1250,10 +1254,7 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
                (op == OCCL_OP_PREMUL && !scale)) {
         return;
     } else if (OCCL_OP_IS_WHOLE(op)) {
-        /* The same of all lanes, and a barrier is between this and the last time. */
-        occl_dev_beside_t *b = occl_dev_beside();
         b->scale = scale;
-        b->n = n;
         b->type = type;
         b->over = nsrc;
         b->more = nmore;
@@ -1279,15 +1280,22 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
     if (unit <= size || (head & (size - 1)) || n < head)
         head = 0, unit = size;
     mid = unit > size ? head + ((n - head) & ~(uint64_t)(unit - 1)) : 0;
+    b->bound[0] = 0;
+    b->bound[1] = head;
+    b->bound[2] = mid;
+    b->bound[3] = n;
+    b->unit = unit;
+    b->size = size;
+    b->apart = apart;
 
     /* Elements up to the first boundary of a unit; units; elements again, which is all when there are no units. */
 #pragma unroll 1
     for (uint32_t part = 0; part < 3; part++) {
-        const uint32_t step = part == 1 ? unit : size, piece = part == 1 ? unit : apart;
+        const uint32_t step = part == 1 ? b->unit : b->size, piece = part == 1 ? b->unit : b->apart;
         const uint32_t stride = step * occl_nlanes(l);
         const uint32_t ways = piece < 4 ? 1 : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? OCCL_WAYS : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 ? OCCL_WAYS / 2 : OCCL_WAYS / 4;
-        const uint64_t end = part == 0 ? head : part == 1 ? mid : n;
-        uint64_t at = part == 0 ? 0 : part == 1 ? head : mid;
+        const uint64_t end = b->bound[part + 1];
+        uint64_t at = b->bound[part];
 
         /* 16-byte elements that are aligned are units, too. */
         if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 &&
@@ -1324,13 +1332,12 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
         }
     }
     if (loop & OCCL_LOOP_AVG_LATE) {
-        const occl_dev_beside_t *b = occl_dev_beside();
         occl_sync(l);
-        occl_dev_share_late(l, b->type, dst, b->over, b->n);
+        occl_dev_share_late(l, b->type, dst, b->over, b->bound[3] / b->size);
         occl_sync(l);
 #pragma unroll 1
         for (uint32_t s = 0; s < b->more; s++)
-            occl_dev_copy(l, (void *)(uintptr_t)more[s], dst, n);
+            occl_dev_copy(l, (void *)(uintptr_t)more[s], dst, b->bound[3]);
     }
 }
 OCCL_FN void occl_dev_fold(occl_lanes_t l, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src,

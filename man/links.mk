@@ -36,6 +36,7 @@ occl_man_links = \
 	man/man3/MPIX_Occl_coll_get_error.3 \
 	man/man3/MPIX_Occl_coll_test.3 \
 	man/man3/MPIX_Occl_comm_detach.3 \
+	man/man3/MPIX_Occl_datatype.3 \
 	man/man3/MPIX_Occl_exscan_enqueue.3 \
 	man/man3/MPIX_Occl_exscan_enqueue_c.3 \
 	man/man3/MPIX_Occl_exscan_init.3 \
@@ -102,6 +103,9 @@ occl_man_links = \
 	man/man3/MPIX_Occl_neighbor_alltoallw_enqueue_c.3 \
 	man/man3/MPIX_Occl_neighbor_alltoallw_init.3 \
 	man/man3/MPIX_Occl_neighbor_alltoallw_init_c.3 \
+	man/man3/MPIX_Occl_op.3 \
+	man/man3/MPIX_Occl_op_create_premul.3 \
+	man/man3/MPIX_Occl_op_free.3 \
 	man/man3/MPIX_Occl_queue_free.3 \
 	man/man3/MPIX_Occl_queue_synchronize.3 \
 	man/man3/MPIX_Occl_recv_enqueue.3 \

@@ -355,9 +355,7 @@ static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args
             return bad(why, len, OCCL_ERR_BUFFER, "recvbuf is MPI_IN_PLACE; that belongs into sendbuf");
         status = side(c->kind == OCCL_COLL_REDUCE_SCATTER_BLOCK ? "recv" : "", c->rcount, c->rtype, &rt, &rn, why, len);
         if (status == OCCL_OK)
-            status = occl_mpi_op_get(c->op, &a->op, why, len);
-        if (status == OCCL_OK && !rt.reduces)
-            return bad(why, len, OCCL_ERR_OP, "no predefined op is defined for this datatype (a character, or a derived or unusual type)");
+            status = occl_mpi_reduction(c->op, c->rtype, &rt, a, why, len);
         if (status == OCCL_OK && c->kind == OCCL_COLL_REDUCE_SCATTER)
             status = convert_parts(c, m, &rt, a, blocks_p, &rn, why, len);
         a->in_place = c->send == MPI_IN_PLACE;

@@ -4,7 +4,8 @@
  *
  *   process.c  the process: the core's context, MPI's progress hook, clean-up in MPI_Finalize
  *   error.c    statuses of the core -> MPI error codes with texts, error handlers
- *   type.c     datatypes and ops -> the engine's numbers
+ *   type.c     datatypes -> the engine's numbers
+ *   op.c       ops -> the engine's numbers
  *   comm.c     attach, detach, private communicators
  *   coll.c     nonblocking and persistent operations: arguments -> occl_coll_args_t
  *   topo.c     neighbours
@@ -50,6 +51,8 @@
 
 /* --- process.c ---------------------------------------------------------------------------------------------------- */
 
+#define OCCL_MPI_HANDLE_FITS(type) _Static_assert(sizeof(type) <= sizeof(uint64_t), "a handle of MPI is kept as a word")
+
 enum { OCCL_MPI_NEW, OCCL_MPI_READY, OCCL_MPI_GONE };
 
 /* How MPI's own calls make our progress, and so complete our requests */
@@ -82,6 +85,8 @@ static inline int occl_mpi_is_ready(void)
 }
 /* Whether MPI may be called at all: between MPI_Init and MPI_Finalize (a program of sessions only has not called MPI_Init). */
 int occl_mpi_is_up(void);
+/* Has this library's types and ops freed in MPI_Finalize; may be called before there is a context. False: it cannot. */
+int occl_mpi_at_finalize(void);
 /* Makes the context, once. Local. */
 occl_status_t occl_mpi_begin(char *why, size_t len);
 /* Lets MPI's own messages move; does not block. For threads that wait for us. */
@@ -120,14 +125,34 @@ int occl_mpi_outcome_take(void);
 
 typedef struct occl_mpi_type {
     uint32_t id;      /* OCCL_T_* */
-    uint32_t reduces; /* predefined ops may be applied */
+    uint32_t ops;     /* that are defined for it, one bit an OCCL_OP_* */
     uint64_t n;       /* basic elements in one of the type */
 } occl_mpi_type_t;
 
 void occl_mpi_types_init(void);
 occl_status_t occl_mpi_type_get(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len);
-occl_status_t occl_mpi_op_get(MPI_Op op, uint32_t *op_p, char *why, size_t len);
 const char *occl_mpi_type_name(uint32_t id);
+/* The types that this library has made, at MPI_Finalize */
+void occl_mpi_types_fini(void);
+
+/* --- op.c --------------------------------------------------------------------------------------------------------- */
+
+/* An op of this library. References: the list, until it is freed, and runs that call its function. */
+typedef struct occl_mpi_op {
+    struct occl_mpi_op *next;
+    MPI_Op op;
+    atomic_int refs;
+    uint32_t id;           /* OCCL_OP_AVG, PREMUL, USER */
+    int commute;
+    MPI_User_function *fn; /* USER */
+    uint32_t type;         /* PREMUL: OCCL_T_* of the scalar */
+    uint64_t scale[4];
+} occl_mpi_op_t;
+
+void occl_mpi_op_unref(occl_mpi_op_t *o);
+void occl_mpi_ops_fini(void);
+/* Sets op, and what goes with it, of a reduction of elements of `datatype`, which is t; or says why it cannot be. */
+occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mpi_type_t *t, occl_coll_args_t *a, char *why, size_t len);
 
 /* --- comm.c ------------------------------------------------------------------------------------------------------- */
 

@@ -178,6 +178,37 @@ static int finalize_fn(MPI_Comm comm, int keyval, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+/* --- types and ops of ours ---------------------------------------------------------------------------------------- */
+
+static int ours_keyval = MPI_KEYVAL_INVALID;
+
+/* In MPI_Finalize, before or after finalize_fn: runs hold what they need of them. */
+static int free_ours(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    (void)comm, (void)keyval, (void)value, (void)extra;
+    occl_mpi_ops_fini();
+    occl_mpi_types_fini();
+    PMPI_Comm_free_keyval(&ours_keyval);
+    return MPI_SUCCESS;
+}
+
+int occl_mpi_at_finalize(void)
+{
+    static occl_lock_t lock = OCCL_LOCK_INIT;
+    int good = 1;
+
+    occl_lock(&lock); /* all that is called under it is local, and calls nobody */
+    if (ours_keyval == MPI_KEYVAL_INVALID) {
+        good = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_ours, &ours_keyval, NULL) == MPI_SUCCESS;
+        if (good && PMPI_Comm_set_attr(MPI_COMM_SELF, ours_keyval, &ours_keyval) != MPI_SUCCESS) {
+            PMPI_Comm_free_keyval(&ours_keyval);
+            good = 0;
+        }
+    }
+    occl_unlock(&lock);
+    return good;
+}
+
 /* --- the beginning ------------------------------------------------------------------------------------------------ */
 
 static uint64_t make_unique(void)

@@ -20,6 +20,14 @@ test_mpi_vectors_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/vectors-n4.t
 SMOKE_TESTS += test/mpi/vectors-n4.t
 
+# types_ops: every type with every op, derived types, ops of the program; on 1 and on all ranks
+check_PROGRAMS += test/mpi/types_ops
+test_mpi_types_ops_SOURCES = test/mpi/types_ops.c
+test_mpi_types_ops_LDADD = $(occl_mpi_test_libs) -lm
+test_mpi_types_ops_LDFLAGS = $(occl_test_ldflags)
+TESTS += test/mpi/types_ops-n2.t test/mpi/types_ops-n3.t test/mpi/types_ops-n4.t
+SMOKE_TESTS += test/mpi/types_ops-n3.t
+
 # attach: what can be attached, counting, clean-up, agreement
 check_PROGRAMS += test/mpi/attach
 test_mpi_attach_SOURCES = test/mpi/attach.c
