@@ -261,6 +261,9 @@ occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mp
     if (!o || o->id == OCCL_OP_USER) {
         snprintf(why, len, "ops made by MPI_Op_create are not supported: MPI offers no way to keep one alive while a run is pending");
         status = OCCL_ERR_UNSUPPORTED;
+    } else if (o->id == OCCL_OP_AVG && (a->kind == OCCL_COLL_SCAN || a->kind == OCCL_COLL_EXSCAN)) {
+        snprintf(why, len, "MPIX_OCCL_AVG is of all members, and a scan has fewer");
+        status = OCCL_ERR_OP;
     } else if (!(t->ops >> o->id & 1)) {
         status = not_defined(o->id, datatype, t, why, len);
     } else if (o->id == OCCL_OP_PREMUL && o->type != t->id) {

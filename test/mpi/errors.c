@@ -70,9 +70,9 @@ static void arguments(void)
             "MPI_DATATYPE_NULL", "MPI_DATATYPE_NULL is MPI_ERR_TYPE");
     refused(MPIX_Occl_iallreduce(a, b, 1, MPI_INT, MPI_OP_NULL, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "MPI_OP_NULL",
             "MPI_OP_NULL is MPI_ERR_OP");
-    refused(MPIX_Occl_iallreduce(a, b, 1, MPI_FLOAT, MPI_BAND, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "band",
+    refused(MPIX_Occl_iallreduce(a, b, 1, MPI_FLOAT, MPI_BAND, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "MPI_BAND",
             "an op that its type does not have is MPI_ERR_OP, by name");
-    refused(MPIX_Occl_iallreduce(a, b, 1, MPI_INT, MPI_MINLOC, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "minloc",
+    refused(MPIX_Occl_iallreduce(a, b, 1, MPI_INT, MPI_MINLOC, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "MPI_MINLOC",
             "MPI_MINLOC of plain integers is MPI_ERR_OP");
     refused(MPIX_Occl_iallreduce(a, b, 1, MPI_INT, MPI_REPLACE, 1, comm, &req), MPI_ERR_OP, "MPIX_Occl_iallreduce", "one-sided",
             "MPI_REPLACE is MPI_ERR_OP");
