@@ -3,6 +3,7 @@
 #define F08
 #define CALLS_M calls_f08
 #define WAY 'use mpi_f08'
+#define DATATYPE_T type(MPI_Datatype)
 #define COMM_T type(MPI_Comm)
 #define REQUEST_T type(MPI_Request)
 #define COLL_T type(MPIX_Occl_Coll)

@@ -3,6 +3,7 @@
 #define MPIFH
 #define CALLS_M calls_mpifh
 #define WAY 'mpif.h'
+#define DATATYPE_T integer
 #define COMM_T integer
 #define REQUEST_T integer
 #define COLL_T integer
