@@ -85,6 +85,13 @@ void occl_f_flag_out(MPI_Fint *to, int flag)
     *to = atomic_load_explicit(flag ? &logical_true : &logical_false, memory_order_relaxed);
 }
 
+/* Of the compilers that have more than one value for true, all have one for false. */
+int occl_f_flag_in(const MPI_Fint *from)
+{
+    setup();
+    return *from != atomic_load_explicit(&logical_false, memory_order_relaxed);
+}
+
 void occl_f_string_in(char to[OCCL_F_TEXT], const char *from, size_t len)
 {
     while (len > 0 && from[len - 1] == ' ')

@@ -63,6 +63,7 @@ static inline int occl_f_wants_all(const MPI_Fint *requests) { return occl_f_wan
 static inline int occl_f_int(MPI_Fint x) { return (MPI_Fint)(int)x == x ? (int)x : -2147483647 - 1; }
 /* LOGICAL has the size of INTEGER, and a value for true that is the compiler's own. */
 void occl_f_flag_out(MPI_Fint *to, int flag);
+int occl_f_flag_in(const MPI_Fint *from);
 
 /* Strings: blanks at the end are none of it. Longer ones than OCCL_F_TEXT are cut. */
 void occl_f_string_in(char to[OCCL_F_TEXT], const char *from, size_t len);

@@ -4,6 +4,7 @@
 #define CALLS_M calls_f08
 #define WAY 'use mpi_f08'
 #define DATATYPE_T type(MPI_Datatype)
+#define OP_T type(MPI_Op)
 #define COMM_T type(MPI_Comm)
 #define REQUEST_T type(MPI_Request)
 #define COLL_T type(MPIX_Occl_Coll)

@@ -4,6 +4,7 @@
 #define CALLS_M calls_mpifh
 #define WAY 'mpif.h'
 #define DATATYPE_T integer
+#define OP_T integer
 #define COMM_T integer
 #define REQUEST_T integer
 #define COLL_T integer

@@ -4,6 +4,7 @@
 #define CALLS_M calls_usempi
 #define WAY 'use mpi'
 #define DATATYPE_T integer
+#define OP_T integer
 #define COMM_T integer
 #define REQUEST_T integer
 #define COLL_T integer
