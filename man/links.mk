@@ -80,6 +80,7 @@ occl_man_links = \
 	man/man3/MPIX_Occl_iscatter_c.3 \
 	man/man3/MPIX_Occl_iscatterv_c.3 \
 	man/man3/MPIX_Occl_isend_c.3 \
+	man/man3/MPIX_Occl_isendrecv_c.3 \
 	man/man3/MPIX_Occl_mem_free.3 \
 	man/man3/MPIX_Occl_mem_register.3 \
 	man/man3/MPIX_Occl_mem_unregister.3 \
@@ -110,6 +111,8 @@ occl_man_links = \
 	man/man3/MPIX_Occl_queue_synchronize.3 \
 	man/man3/MPIX_Occl_recv_enqueue.3 \
 	man/man3/MPIX_Occl_recv_enqueue_c.3 \
+	man/man3/MPIX_Occl_recv_init.3 \
+	man/man3/MPIX_Occl_recv_init_c.3 \
 	man/man3/MPIX_Occl_reduce_enqueue.3 \
 	man/man3/MPIX_Occl_reduce_enqueue_c.3 \
 	man/man3/MPIX_Occl_reduce_init.3 \
@@ -137,6 +140,12 @@ occl_man_links = \
 	man/man3/MPIX_Occl_scatterv_init_c.3 \
 	man/man3/MPIX_Occl_send_enqueue.3 \
 	man/man3/MPIX_Occl_send_enqueue_c.3 \
+	man/man3/MPIX_Occl_send_init.3 \
+	man/man3/MPIX_Occl_send_init_c.3 \
+	man/man3/MPIX_Occl_sendrecv_enqueue.3 \
+	man/man3/MPIX_Occl_sendrecv_enqueue_c.3 \
+	man/man3/MPIX_Occl_sendrecv_init.3 \
+	man/man3/MPIX_Occl_sendrecv_init_c.3 \
 	man/man3/MPIX_Occl_startall.3 \
 	man/man3/MPIX_Occl_test.3 \
 	man/man3/MPIX_Occl_testall.3 \

@@ -36,6 +36,7 @@ occl_man_pages = \
 	man/man3/MPIX_Occl_iscatter.3 \
 	man/man3/MPIX_Occl_iscatterv.3 \
 	man/man3/MPIX_Occl_isend.3 \
+	man/man3/MPIX_Occl_isendrecv.3 \
 	man/man3/MPIX_Occl_queue_create.3 \
 	man/man3/MPIX_Occl_mem_alloc.3 \
 	man/man3/MPIX_Occl_op_create.3 \

@@ -505,7 +505,7 @@ static int start(const call_t *c, MPI_Request *request)
         occl_start_failed(m->core, c->tag, &args, status);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error());
     }
-    rc = occl_mpi_req_publish(q, run, request);
+    rc = occl_mpi_req_publish(q, run, NULL, request);
     if (OCCL_UNLIKELY(rc != MPI_SUCCESS))
         return occl_mpi_fail(m, c->comm, c->fn, OCCL_ERR_RESOURCE, "MPI_Grequest_start failed; the operation was started");
     return MPI_SUCCESS;
@@ -555,13 +555,13 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     occl_mpi_comm_t *m;
     struct MPIX_Occl_coll_s *coll = NULL;
     occl_status_t status;
-    int rc = MPI_SUCCESS;
+    int rc = MPI_SUCCESS, nobody = c->kind == OCCL_COLL_SENDRECV && c->root == MPI_PROC_NULL;
 
     m = enter(c, &rc);
     if (!m)
         return rc;
     memset(&args, 0, sizeof args);
-    status = convert(c, m, &args, &blocks, why, sizeof why);
+    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, &args.priority, why, sizeof why);
     if (status == OCCL_OK)
@@ -574,7 +574,8 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
         free(blocks);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
-    status = occl_coll_create(m->core, c->tag, &args, &coll->core);
+    if (!nobody)
+        status = occl_coll_create(m->core, c->tag, &args, &coll->core);
     free(blocks);
     if (status != OCCL_OK) {
         occl_mpi_coll_release(coll);
@@ -582,6 +583,12 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     }
     coll->m = m;
     coll->fn = c->fn;
+    coll->odd = nobody;
+    coll->source = coll->tag = MPI_UNDEFINED;
+    if (c->kind == OCCL_COLL_SENDRECV && !c->sender) {
+        coll->source = c->root;
+        coll->tag = nobody ? MPI_ANY_TAG : c->tag;
+    }
     occl_mpi_comm_ref(m);
     atomic_store_explicit(&coll->magic, OCCL_COLL_LIVE, memory_order_release);
     *coll_p = coll;
@@ -763,7 +770,7 @@ static int nobody(const call_t *c, MPI_Request *request)
         q->source = MPI_PROC_NULL;
         q->tag = MPI_ANY_TAG;
     }
-    if (occl_mpi_req_publish(q, NULL, request) != MPI_SUCCESS)
+    if (occl_mpi_req_publish(q, NULL, NULL, request) != MPI_SUCCESS)
         return occl_mpi_fail(m, c->comm, c->fn, OCCL_ERR_RESOURCE, "MPI_Grequest_start failed");
     return MPI_SUCCESS;
 }
@@ -798,7 +805,150 @@ static int nobody(const call_t *c, MPI_Request *request)
         call_t c = {.fn = "MPIX_Occl_recv_enqueue" #sfx, .recv = buf, MESSAGE_ARGS(source, 0), .tag = tag, .comm = comm}; \
         return enqueue(&c, queue_type, queue);                                                                            \
     }                                                                                                                     \
-    OCCL_ALIAS(recv_enqueue##sfx)
+    OCCL_ALIAS(recv_enqueue##sfx);                                                                                        \
+    int PMPIX_Occl_send_init##sfx(const void *buf, COUNT count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,  \
+                                  MPI_Info info, MPIX_Occl_Coll *coll)                                                    \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_send_init" #sfx, .send = buf, MESSAGE_ARGS(dest, 1), .tag = tag, .comm = comm};      \
+        return init(&c, info, coll);                                                                                      \
+    }                                                                                                                     \
+    OCCL_ALIAS(send_init##sfx);                                                                                           \
+    int PMPIX_Occl_recv_init##sfx(void *buf, COUNT count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,      \
+                                  MPI_Info info, MPIX_Occl_Coll *coll)                                                    \
+    {                                                                                                                     \
+        call_t c = {.fn = "MPIX_Occl_recv_init" #sfx, .recv = buf, MESSAGE_ARGS(source, 0), .tag = tag, .comm = comm};    \
+        return init(&c, info, coll);                                                                                      \
+    }                                                                                                                     \
+    OCCL_ALIAS(recv_init##sfx)
 /* clang-format on */
 MESSAGES(, int);
 MESSAGES(_c, MPI_Count);
+
+/* --- a send and a receive in one ---------------------------------------------------------------------------------- */
+
+/* The partners of a start that was refused learn it, as far as there are some. */
+static void pair_failed(const call_t *r, const call_t *s)
+{
+    const call_t *both[2] = {r, s};
+    occl_status_t status;
+    char why[256];
+    occl_mpi_comm_t *m = occl_mpi_is_ready() ? occl_mpi_comm_find(r->comm, &status, why, sizeof why) : NULL;
+
+    for (int i = 0; m && i < 2; i++) {
+        occl_coll_args_t a = {.kind = OCCL_COLL_SENDRECV, .peer = both[i]->root, .sender = both[i]->sender, .root = -1};
+
+        if (both[i]->root >= 0 && both[i]->root < m->size && both[i]->tag >= 0)
+            occl_start_failed(m->core, both[i]->tag, &a, OCCL_ERR_ARG);
+    }
+}
+
+/* What MPI forbids. Anything else that is wrong is said by init. */
+static int overlap(const call_t *r, const call_t *s)
+{
+    occl_mpi_type_t st = {.n = 0}, rt = {.n = 0};
+    uint64_t sn = 0, rn = 0, at = (uint64_t)(uintptr_t)s->send, to = (uint64_t)(uintptr_t)r->recv;
+    char why[256];
+
+    if (r->root == MPI_PROC_NULL || s->root == MPI_PROC_NULL || side("", s->rcount, s->rtype, &st, &sn, why, sizeof why) != OCCL_OK ||
+        side("", r->rcount, r->rtype, &rt, &rn, why, sizeof why) != OCCL_OK)
+        return 0;
+    return at < to + rn * occl_host_type_bytes(rt.id) && to < at + sn * occl_host_type_bytes(st.id) && sn && rn;
+}
+
+/* Makes both, or none. */
+static int pair_init(const call_t *r, const call_t *s, MPI_Info info, MPIX_Occl_Coll *coll)
+{
+    MPIX_Occl_Coll send = MPIX_OCCL_COLL_NULL, recv = MPIX_OCCL_COLL_NULL;
+    occl_mpi_comm_t *m;
+    int rc = MPI_SUCCESS;
+
+    if (!coll) /* said by init, with all that goes with it */
+        return init(r, info, coll);
+    if (!(m = enter(r, &rc)))
+        return rc;
+    if (overlap(r, s))
+        return occl_mpi_fail(m, r->comm, r->fn, OCCL_ERR_BUFFER, "sendbuf and recvbuf overlap");
+    if ((rc = init(r, info, &recv)) != MPI_SUCCESS)
+        return rc;
+    if ((rc = init(s, info, &send)) != MPI_SUCCESS) {
+        PMPIX_Occl_coll_free(&recv);
+        return rc;
+    }
+    recv->twin = send->core;
+    recv->odd = 1;
+    send->core = NULL;
+    PMPIX_Occl_coll_free(&send);
+    *coll = recv;
+    return MPI_SUCCESS;
+}
+
+/* A persistent one that is started at once: so both starts have their places or none has, but for want of memory. */
+static int pair_start(const call_t *r, const call_t *s, MPI_Request *request)
+{
+    MPIX_Occl_Coll coll = MPIX_OCCL_COLL_NULL;
+    occl_mpi_comm_t *m;
+    int rc;
+
+    if (!request) {
+        rc = MPI_SUCCESS;
+        m = enter(r, &rc);
+        return m ? occl_mpi_fail(m, r->comm, r->fn, OCCL_ERR_REQUEST, "request is NULL") : rc;
+    }
+    *request = MPI_REQUEST_NULL;
+    if ((rc = pair_init(r, s, MPI_INFO_NULL, &coll)) != MPI_SUCCESS) {
+        pair_failed(r, s);
+        return rc;
+    }
+    rc = occl_mpi_coll_start(r->fn, coll, request);
+    PMPIX_Occl_coll_free(&coll);
+    return rc;
+}
+
+static int pair_enqueue(const call_t *r, const call_t *s, int queue_type, void *queue)
+{
+    MPIX_Occl_Coll coll = MPIX_OCCL_COLL_NULL;
+    int rc = pair_init(r, s, MPI_INFO_NULL, &coll);
+
+    if (rc != MPI_SUCCESS) {
+        pair_failed(r, s);
+        return rc;
+    }
+    rc = occl_mpi_coll_enqueue(r->fn, coll, queue_type, queue);
+    PMPIX_Occl_coll_free(&coll);
+    return rc;
+}
+
+/* clang-format off */
+#define PAIRS(sfx, COUNT)                                                                                                 \
+    int PMPIX_Occl_isendrecv##sfx(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,     \
+                                  void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,         \
+                                  MPI_Comm comm, MPI_Request *request)                                                    \
+    {                                                                                                                     \
+        PAIR("MPIX_Occl_isendrecv" #sfx);                                                                                 \
+        return pair_start(&r, &s, request);                                                                               \
+    }                                                                                                                     \
+    OCCL_ALIAS(isendrecv##sfx);                                                                                           \
+    int PMPIX_Occl_sendrecv_init##sfx(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag, \
+                                      void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,     \
+                                      MPI_Comm comm, MPI_Info info, MPIX_Occl_Coll *coll)                                 \
+    {                                                                                                                     \
+        PAIR("MPIX_Occl_sendrecv_init" #sfx);                                                                             \
+        return pair_init(&r, &s, info, coll);                                                                             \
+    }                                                                                                                     \
+    OCCL_ALIAS(sendrecv_init##sfx);                                                                                       \
+    int PMPIX_Occl_sendrecv_enqueue##sfx(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype, int dest,           \
+                                         int sendtag, void *recvbuf, COUNT recvcount, MPI_Datatype recvtype, int source,  \
+                                         int recvtag, MPI_Comm comm, int queue_type, void *queue)                         \
+    {                                                                                                                     \
+        PAIR("MPIX_Occl_sendrecv_enqueue" #sfx);                                                                          \
+        return pair_enqueue(&r, &s, queue_type, queue);                                                                   \
+    }                                                                                                                     \
+    OCCL_ALIAS(sendrecv_enqueue##sfx)
+#define PAIR(name)                                                                                                        \
+    call_t s = {.fn = name, .kind = OCCL_COLL_SENDRECV, .send = sendbuf, .rcount = sendcount, .rtype = sendtype,          \
+                .root = dest, .sender = 1, .tag = sendtag, .comm = comm};                                                 \
+    call_t r = {.fn = name, .kind = OCCL_COLL_SENDRECV, .recv = recvbuf, .rcount = recvcount, .rtype = recvtype,          \
+                .root = source, .sender = 0, .tag = recvtag, .comm = comm}
+/* clang-format on */
+PAIRS(, int);
+PAIRS(_c, MPI_Count);

@@ -228,7 +228,10 @@ enum { OCCL_COLL_LIVE = 0x6f63636c, OCCL_COLL_FREE = 0x66726565 };
 /* Never given back to malloc, so that a handle used after free is found out. */
 struct MPIX_Occl_coll_s {
     atomic_uint magic;
-    occl_coll_t *core;
+    occl_coll_t *core;   /* NULL: a message to or from nobody */
+    occl_coll_t *twin;   /* sendrecv: the send, beside the receive */
+    int odd;             /* not just core */
+    int source, tag;     /* of a receive, for the status; else MPI_UNDEFINED */
     occl_mpi_comm_t *m;
     const char *fn; /* MPIX_Occl_allreduce_init, for messages */
     int number;     /* in Fortran */
@@ -248,11 +251,18 @@ static inline int occl_mpi_coll_is_attached(const struct MPIX_Occl_coll_s *c)
 int occl_mpi_coll_check(const char *fn, struct MPIX_Occl_coll_s *c);
 /* A start of c by fn was refused: its partners are told, and the error is raised. Returns the code. */
 int occl_mpi_coll_refuse(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t status, const char *text);
+/* The same where the first `started` of its two runs were started. */
+int occl_mpi_coll_refuse_rest(const char *fn, struct MPIX_Occl_coll_s *c, int started, occl_status_t status, const char *text);
+
+/* MPIX_Occl_start under another name */
+int occl_mpi_coll_start(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request);
 
 /* --- queue.c ------------------------------------------------------------------------------------------------------ */
 
 /* A queue as the user gave it -> as the core takes it. */
 occl_status_t occl_mpi_queue_get(const occl_mpi_comm_t *m, int type, void *queue, void **core_p, char *why, size_t len);
+/* MPIX_Occl_start_enqueue and MPIX_Occl_wait_enqueue in one, under another name */
+int occl_mpi_coll_enqueue(const char *fn, struct MPIX_Occl_coll_s *c, int queue_type, void *queue);
 /* In MPI_Finalize, before the core's end */
 void occl_mpi_queues_free_all(void);
 
@@ -271,6 +281,8 @@ typedef struct occl_mpi_req {
     uint64_t key;
     MPI_Request handle;
     occl_run_t *run;                /* NULL: there was nothing to do (MPI_PROC_NULL) */
+    occl_run_t *twin;               /* sendrecv: the send, beside the receive */
+    atomic_int left;                /* of the two, those that are not over */
     occl_mpi_comm_t *m;
     const char *fn;
     atomic_int refs;
@@ -292,14 +304,22 @@ static inline int occl_mpi_req_allowed(void)
 /* Before the start, so that nothing can fail after it: NULL without memory */
 occl_mpi_req_t *occl_mpi_req_alloc(occl_mpi_comm_t *m, const char *fn);
 void occl_mpi_req_drop(occl_mpi_req_t *q); /* one that was never published */
-/* Makes the MPI_Request of a started run (NULL: complete at once). An MPI error code. */
-int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, MPI_Request *request);
+/* Makes the MPI_Request of a started run, or of two (both NULL: complete at once). An MPI error code. */
+int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, occl_run_t *twin, MPI_Request *request);
 /* Ours, with a reference, or NULL */
 occl_mpi_req_t *occl_mpi_req_find(MPI_Request request);
 void occl_mpi_req_unref(occl_mpi_req_t *q);
 /* Frees what MPI has let go of. Not from inside MPI. */
 void occl_mpi_req_reap(void);
-static inline int occl_mpi_req_is_over(const occl_mpi_req_t *q) { return !q->run || occl_run_is_over(q->run); }
+static inline int occl_mpi_req_is_over(const occl_mpi_req_t *q)
+{
+    return (!q->run || occl_run_is_over(q->run)) && (!q->twin || occl_run_is_over(q->twin));
+}
+/* The same; makes progress. */
+static inline int occl_mpi_req_test(const occl_mpi_req_t *q)
+{
+    return (!q->run || occl_run_test(q->run)) & (!q->twin || occl_run_test(q->twin));
+}
 /* Over already: completes it in MPI's eyes, as MPI_Wait would. Returns the outcome's code; raises nothing. */
 int occl_mpi_req_finish(occl_mpi_req_t *q, MPI_Request *request, MPI_Status *status);
 /* Over already: MPI is told, if nobody has yet. */

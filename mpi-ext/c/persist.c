@@ -66,7 +66,8 @@ struct MPIX_Occl_coll_s *occl_mpi_coll_alloc(void)
 void occl_mpi_coll_release(struct MPIX_Occl_coll_s *c)
 {
     atomic_store_explicit(&c->magic, OCCL_COLL_FREE, memory_order_release);
-    c->core = NULL;
+    c->core = c->twin = NULL;
+    c->odd = 0;
     c->m = NULL;
     occl_lock(&spare_lock);
     c->next = spare;
@@ -101,21 +102,30 @@ int occl_mpi_coll_check(const char *fn, struct MPIX_Occl_coll_s *c)
 
 int occl_mpi_coll_refuse(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t status, const char *text)
 {
+    return occl_mpi_coll_refuse_rest(fn, c, 0, status, text);
+}
+
+int occl_mpi_coll_refuse_rest(const char *fn, struct MPIX_Occl_coll_s *c, int started, occl_status_t status, const char *text)
+{
     char copy[OCCL_TEXT - 64];
 
     snprintf(copy, sizeof copy, "%s", text); /* it may be the core's, which may write another one now */
     /* One that is active has its place; where there is no communicator any more there are no places. */
-    if (status != OCCL_ERR_REQUEST && status != OCCL_ERR_NOT_ATTACHED && status != OCCL_ERR_REVOKED)
-        occl_coll_start_failed(c->core, status);
+    if (status != OCCL_ERR_REQUEST && status != OCCL_ERR_NOT_ATTACHED && status != OCCL_ERR_REVOKED) {
+        if (c->core && started < 1)
+            occl_coll_start_failed(c->core, status);
+        if (c->twin && started < 2)
+            occl_coll_start_failed(c->twin, status);
+    }
     return occl_mpi_fail(c->m, c->m->user, fn, status, "%s", copy);
 }
 
-static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)
+int occl_mpi_coll_start(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *request)
 {
     char why[OCCL_TEXT - 64];
     occl_mpi_req_t *q = NULL;
-    occl_run_t *run = NULL;
-    occl_status_t status;
+    occl_run_t *run = NULL, *twin = NULL;
+    occl_status_t status = OCCL_OK;
     int rc = occl_mpi_coll_check(fn, c);
 
     if (rc != MPI_SUCCESS)
@@ -132,14 +142,28 @@ static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *r
                                         "give MPIX_OCCL_NO_REQUEST");
         if (!(q = occl_mpi_req_alloc(c->m, fn)))
             return occl_mpi_coll_refuse(fn, c, OCCL_ERR_RESOURCE, "no memory for a request");
+        q->source = c->source;
+        q->tag = c->tag;
     }
-    status = occl_coll_start(c->core, request ? &run : NULL);
+    if (c->core)
+        status = occl_coll_start(c->core, request ? &run : NULL);
+    if (status == OCCL_OK && c->twin && (status = occl_coll_start(c->twin, request ? &twin : NULL)) != OCCL_OK) {
+        char copy[OCCL_TEXT - 64];
+
+        /* The receive goes on; MPIX_Occl_coll_wait waits for it. */
+        snprintf(copy, sizeof copy, "%s", occl_last_error());
+        if (run)
+            occl_run_release(run);
+        if (q)
+            occl_mpi_req_drop(q);
+        return occl_mpi_coll_refuse_rest(fn, c, 1, status, copy);
+    }
     if (status != OCCL_OK) {
         if (q)
             occl_mpi_req_drop(q);
         return occl_mpi_coll_refuse(fn, c, status, occl_last_error());
     }
-    if (request && occl_mpi_req_publish(q, run, request) != MPI_SUCCESS)
+    if (request && occl_mpi_req_publish(q, run, twin, request) != MPI_SUCCESS)
         return occl_mpi_fail(c->m, c->m->user, fn, OCCL_ERR_RESOURCE, "MPI_Grequest_start failed; the operation was started");
     return MPI_SUCCESS;
 }
@@ -147,11 +171,11 @@ static int start_slow(const char *fn, struct MPIX_Occl_coll_s *c, MPI_Request *r
 int PMPIX_Occl_start(MPIX_Occl_Coll coll, MPI_Request *request)
 {
     /* After MPI_Finalize nothing is attached, so that this one test also says whether the core is there. */
-    if (OCCL_LIKELY(request == MPIX_OCCL_NO_REQUEST && is_live(coll) && is_attached(coll) &&
+    if (OCCL_LIKELY(request == MPIX_OCCL_NO_REQUEST && is_live(coll) && is_attached(coll) && !coll->odd &&
                     !atomic_load_explicit(&coll->m->enqueued, memory_order_relaxed)) &&
         OCCL_LIKELY(occl_coll_start(coll->core, NULL) == OCCL_OK))
         return MPI_SUCCESS;
-    return start_slow("MPIX_Occl_start", coll, request);
+    return occl_mpi_coll_start("MPIX_Occl_start", coll, request);
 }
 OCCL_ALIAS(start);
 
@@ -168,34 +192,74 @@ int PMPIX_Occl_startall(int count, const MPIX_Occl_Coll array_of_colls[], MPI_Re
     for (int i = 0; array_of_requests && i < count; i++)
         array_of_requests[i] = MPI_REQUEST_NULL;
     for (int i = 0; i < count && rc == MPI_SUCCESS; i++)
-        rc = start_slow(fn, array_of_colls[i], array_of_requests ? &array_of_requests[i] : NULL);
+        rc = occl_mpi_coll_start(fn, array_of_colls[i], array_of_requests ? &array_of_requests[i] : NULL);
     return rc;
 }
 OCCL_ALIAS(startall);
 
 /* --- completion --------------------------------------------------------------------------------------------------- */
 
-static int outcome_error(const char *fn, struct MPIX_Occl_coll_s *c, occl_status_t outcome)
+/* Both of two, one after the other: each makes progress for the other one, too. The outcome is the first that is none; *which_p
+ * has it. */
+static occl_status_t wait_both(struct MPIX_Occl_coll_s *c, occl_coll_t **which_p, occl_status_t *outcome_p)
+{
+    occl_status_t status = OCCL_OK, second = OCCL_OK;
+
+    *outcome_p = OCCL_OK;
+    *which_p = c->core;
+    if (c->core)
+        status = occl_coll_wait(c->core, outcome_p);
+    if (status == OCCL_OK && c->twin)
+        status = occl_coll_wait(c->twin, &second);
+    if (*outcome_p == OCCL_OK && second != OCCL_OK) {
+        *which_p = c->twin;
+        *outcome_p = second;
+    }
+    return status;
+}
+
+static occl_status_t test_both(struct MPIX_Occl_coll_s *c, int *done_p, occl_coll_t **which_p, occl_status_t *outcome_p)
+{
+    occl_status_t status = OCCL_OK, second = OCCL_OK;
+    int one = 1, two = 1;
+
+    *outcome_p = OCCL_OK;
+    *which_p = c->core;
+    if (c->core)
+        status = occl_coll_test(c->core, &one, outcome_p);
+    if (status == OCCL_OK && c->twin)
+        status = occl_coll_test(c->twin, &two, &second);
+    *done_p = one && two;
+    if (*done_p && *outcome_p == OCCL_OK && second != OCCL_OK) {
+        *which_p = c->twin;
+        *outcome_p = second;
+    }
+    return status;
+}
+
+static int outcome_error(const char *fn, struct MPIX_Occl_coll_s *c, const occl_coll_t *which, occl_status_t outcome)
 {
     if (outcome == OCCL_OK || outcome == OCCL_ERR_CANCELLED)
         return MPI_SUCCESS;
-    return occl_mpi_raise(c->m, occl_mpi_code(c->m, outcome, fn, occl_coll_error(c->core)));
+    return occl_mpi_raise(c->m, occl_mpi_code(c->m, outcome, fn, occl_coll_error((occl_coll_t *)which)));
 }
 
 int PMPIX_Occl_coll_wait(MPIX_Occl_Coll coll)
 {
     static const char fn[] = "MPIX_Occl_coll_wait";
     occl_status_t outcome = OCCL_OK, status;
+    occl_coll_t *which;
 
     if (OCCL_UNLIKELY(!is_live(coll) || !occl_mpi_is_ready()))
         return coll || !occl_mpi_is_up() ? not_live(fn, coll) : MPI_SUCCESS; /* nothing to wait for, as with MPI_REQUEST_NULL */
-    status = occl_coll_wait(coll->core, &outcome);
+    which = coll->core;
+    status = OCCL_UNLIKELY(coll->odd) ? wait_both(coll, &which, &outcome) : occl_coll_wait(coll->core, &outcome);
     occl_mpi_req_drain();
     if (OCCL_LIKELY(status == OCCL_OK && outcome == OCCL_OK))
         return MPI_SUCCESS;
     if (status != OCCL_OK)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
-    return outcome_error(fn, coll, outcome);
+    return outcome_error(fn, coll, which, outcome);
 }
 OCCL_ALIAS(coll_wait);
 
@@ -203,6 +267,7 @@ int PMPIX_Occl_coll_test(MPIX_Occl_Coll coll, int *flag)
 {
     static const char fn[] = "MPIX_Occl_coll_test";
     occl_status_t outcome = OCCL_OK, status;
+    occl_coll_t *which;
     int done = 0;
 
     if (OCCL_UNLIKELY(!flag))
@@ -213,7 +278,7 @@ int PMPIX_Occl_coll_test(MPIX_Occl_Coll coll, int *flag)
         *flag = 1;
         return MPI_SUCCESS;
     }
-    status = occl_coll_test(coll->core, &done, &outcome);
+    status = test_both(coll, &done, &which, &outcome);
     occl_mpi_req_drain();
     if (status != OCCL_OK)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
@@ -222,7 +287,7 @@ int PMPIX_Occl_coll_test(MPIX_Occl_Coll coll, int *flag)
         occl_mpi_poke_sometimes();
         return MPI_SUCCESS;
     }
-    return outcome_error(fn, coll, outcome);
+    return outcome_error(fn, coll, which, outcome);
 }
 OCCL_ALIAS(coll_test);
 
@@ -236,7 +301,8 @@ int PMPIX_Occl_coll_cancel(MPIX_Occl_Coll coll, int *flag)
         return not_live(fn, coll);
     if (!flag)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, OCCL_ERR_ARG, "flag is NULL");
-    status = occl_coll_cancel(coll->core, &cancelled);
+    /* Of two, one could be withdrawn and the other one not: so they go on. */
+    status = coll->odd ? OCCL_OK : occl_coll_cancel(coll->core, &cancelled);
     occl_mpi_req_drain();
     if (status != OCCL_OK)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
@@ -258,7 +324,10 @@ int PMPIX_Occl_coll_free(MPIX_Occl_Coll *coll)
     /* Of two threads that free the same one, one gets the error. */
     if (!atomic_compare_exchange_strong(&c->magic, &live, OCCL_COLL_FREE))
         return not_live(fn, c);
-    occl_coll_free(c->core);
+    if (c->core)
+        occl_coll_free(c->core);
+    if (c->twin)
+        occl_coll_free(c->twin);
     occl_mpi_comm_unref(c->m);
     occl_mpi_coll_release(c);
     *coll = MPIX_OCCL_COLL_NULL;
@@ -270,6 +339,7 @@ int PMPIX_Occl_coll_get_error(MPIX_Occl_Coll coll, int *errorcode, char *text, i
 {
     static const char fn[] = "MPIX_Occl_coll_get_error";
     occl_status_t outcome = OCCL_OK, status;
+    occl_coll_t *which;
     int done = 0;
 
     if (!is_live(coll) || !occl_mpi_is_ready())
@@ -277,7 +347,7 @@ int PMPIX_Occl_coll_get_error(MPIX_Occl_Coll coll, int *errorcode, char *text, i
     if (!errorcode || length < 0)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, OCCL_ERR_ARG,
                              errorcode ? "the length %d is negative" : "errorcode is NULL", length);
-    status = occl_coll_test(coll->core, &done, &outcome);
+    status = test_both(coll, &done, &which, &outcome);
     occl_mpi_req_drain();
     if (status != OCCL_OK)
         return occl_mpi_fail(coll->m, user_comm(coll), fn, status, "%s", occl_last_error());
@@ -289,11 +359,11 @@ int PMPIX_Occl_coll_get_error(MPIX_Occl_Coll coll, int *errorcode, char *text, i
         occl_mpi_put_text(text, length, "");
     } else if (outcome == OCCL_ERR_CANCELLED) {
         *errorcode = MPI_SUCCESS;
-        occl_mpi_put_text(text, length, occl_coll_error(coll->core));
+        occl_mpi_put_text(text, length, which ? occl_coll_error(which) : "");
     } else {
         char whole[OCCL_TEXT] = "";
 
-        *errorcode = occl_mpi_code(NULL, outcome, coll->fn, occl_coll_error(coll->core));
+        *errorcode = occl_mpi_code(NULL, outcome, coll->fn, occl_coll_error(which));
         occl_mpi_thread_error(&(int){0}, whole, sizeof whole);
         occl_mpi_put_text(text, length, whole);
     }

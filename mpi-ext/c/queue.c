@@ -194,9 +194,8 @@ void occl_mpi_queues_free_all(void)
 
 /* --- persistent operations ---------------------------------------------------------------------------------------- */
 
-int PMPIX_Occl_start_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
+static int start_in(const char *fn, MPIX_Occl_Coll coll, int queue_type, void *queue)
 {
-    static const char fn[] = "MPIX_Occl_start_enqueue";
     char why[OCCL_TEXT - 64] = "";
     occl_status_t status;
     void *core;
@@ -210,17 +209,18 @@ int PMPIX_Occl_start_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
     if (OCCL_UNLIKELY(status != OCCL_OK))
         return occl_mpi_coll_refuse(fn, coll, status, why);
     atomic_store_explicit(&coll->m->enqueued, 1, memory_order_relaxed);
-    status = occl_coll_start_enqueue(coll->core, queue_type, core);
+    if (coll->core)
+        status = occl_coll_start_enqueue(coll->core, queue_type, core);
+    if (OCCL_LIKELY(status == OCCL_OK) && coll->twin)
+        status = occl_coll_start_enqueue(coll->twin, queue_type, core);
     if (OCCL_UNLIKELY(status != OCCL_OK))
         return occl_mpi_fail(coll->m, coll->m->user, fn, status, "%s", occl_last_error()); /* the core has told the peers */
     occl_mpi_req_drain();
     return MPI_SUCCESS;
 }
-OCCL_ALIAS(start_enqueue);
 
-int PMPIX_Occl_wait_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
+static int wait_in(const char *fn, MPIX_Occl_Coll coll, int queue_type, void *queue)
 {
-    static const char fn[] = "MPIX_Occl_wait_enqueue";
     char why[OCCL_TEXT - 64] = "";
     occl_status_t status;
     void *core;
@@ -233,7 +233,10 @@ int PMPIX_Occl_wait_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
         status = occl_mpi_queue_get(coll->m, queue_type, queue, &core, why, sizeof why);
     if (OCCL_LIKELY(status == OCCL_OK)) {
         atomic_store_explicit(&coll->m->enqueued, 1, memory_order_relaxed);
-        status = occl_coll_wait_enqueue(coll->core, queue_type, core);
+        if (coll->core)
+            status = occl_coll_wait_enqueue(coll->core, queue_type, core);
+        if (OCCL_LIKELY(status == OCCL_OK) && coll->twin)
+            status = occl_coll_wait_enqueue(coll->twin, queue_type, core);
         if (OCCL_UNLIKELY(status != OCCL_OK))
             snprintf(why, sizeof why, "%s", occl_last_error());
         occl_mpi_req_drain();
@@ -242,4 +245,22 @@ int PMPIX_Occl_wait_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
         return occl_mpi_fail(coll->m, coll->m->user, fn, status, "%s", why);
     return MPI_SUCCESS;
 }
+
+int PMPIX_Occl_start_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
+{
+    return start_in("MPIX_Occl_start_enqueue", coll, queue_type, queue);
+}
+OCCL_ALIAS(start_enqueue);
+
+int PMPIX_Occl_wait_enqueue(MPIX_Occl_Coll coll, int queue_type, void *queue)
+{
+    return wait_in("MPIX_Occl_wait_enqueue", coll, queue_type, queue);
+}
 OCCL_ALIAS(wait_enqueue);
+
+int occl_mpi_coll_enqueue(const char *fn, MPIX_Occl_Coll coll, int queue_type, void *queue)
+{
+    int rc = start_in(fn, coll, queue_type, queue);
+
+    return rc == MPI_SUCCESS ? wait_in(fn, coll, queue_type, queue) : rc;
+}

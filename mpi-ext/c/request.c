@@ -129,6 +129,8 @@ static void req_free(occl_mpi_req_t *q)
     /* After MPI_Finalize the core is gone, and its runs with it. */
     if (q->run && occl_mpi_is_ready())
         occl_run_release(q->run);
+    if (q->twin && occl_mpi_is_ready())
+        occl_run_release(q->twin);
     if (occl_mpi_is_ready())
         occl_mpi_comm_unref(q->m);
     occl_lock(&spare_lock);
@@ -144,7 +146,7 @@ static void req_free(occl_mpi_req_t *q)
 
 void occl_mpi_req_drop(occl_mpi_req_t *q)
 {
-    q->run = NULL;
+    q->run = q->twin = NULL;
     req_free(q);
 }
 
@@ -182,11 +184,17 @@ void occl_mpi_req_reap(void)
     }
 }
 
+/* The one that has failed, if one has. */
+static const occl_run_t *telling_run(const occl_mpi_req_t *q)
+{
+    return q->twin && (!q->run || occl_run_status(q->run) == OCCL_OK) ? q->twin : q->run;
+}
+
 static occl_status_t req_status(const occl_mpi_req_t *q)
 {
-    if (!q->run)
+    if (!q->run && !q->twin)
         return OCCL_OK;
-    return q->ended ? q->how : occl_run_status(q->run);
+    return q->ended ? q->how : occl_run_status(telling_run(q));
 }
 
 int occl_mpi_req_outcome(occl_mpi_req_t *q)
@@ -201,7 +209,7 @@ int occl_mpi_req_outcome(occl_mpi_req_t *q)
         code = MPI_SUCCESS;
     else
         code = occl_mpi_code(q->m, status, q->fn,
-                             q->ended ? "MPI_Finalize was called before it was complete" : occl_run_error(q->run));
+                             q->ended ? "MPI_Finalize was called before it was complete" : occl_run_error(telling_run(q)));
     /* Two threads may ask at a time: the first answer stays. */
     if (!atomic_compare_exchange_strong(&q->code, &none, code))
         code = none;
@@ -237,8 +245,11 @@ static void on_over(void *state, occl_run_t *run)
 
     if (!occl_mpi_is_ready()) {
         q->ended = 1;
-        q->how = occl_run_status(run);
+        if (q->how == OCCL_OK)
+            q->how = occl_run_status(run);
     }
+    if (atomic_fetch_sub_explicit(&q->left, 1, memory_order_acq_rel) != 1)
+        return; /* the other one goes on */
     if (occl_mpi.level == MPI_THREAD_MULTIPLE) {
         complete(q);
         occl_mpi_req_unref(q);
@@ -333,12 +344,14 @@ static int wait_fn(int count, void **states, double timeout, MPI_Status *status)
 }
 #endif
 
-int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, MPI_Request *request)
+int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, occl_run_t *twin, MPI_Request *request)
 {
     int rc;
 
     table_init();
     q->run = run;
+    q->twin = twin;
+    atomic_store_explicit(&q->left, (run != NULL) + (twin != NULL), memory_order_relaxed);
     atomic_store_explicit(&q->refs, 3, memory_order_relaxed); /* MPI's, the callback's, ours until the end of this function */
 #ifdef OCCL_HAVE_GREQUEST_POLL
     rc = PMPIX_Grequest_start(query_fn, free_fn, cancel_fn, poll_fn, wait_fn, q, &q->handle);
@@ -352,9 +365,11 @@ int occl_mpi_req_publish(occl_mpi_req_t *q, occl_run_t *run, MPI_Request *reques
     q->key = request_key(q->handle);
     table_put(q);
     *request = q->handle;
-    if (run) {
+    if (run)
         occl_run_set_callback(run, on_over, q);
-    } else {
+    if (twin)
+        occl_run_set_callback(twin, on_over, q);
+    if (!run && !twin) {
         complete(q);
         occl_mpi_req_unref(q);
     }

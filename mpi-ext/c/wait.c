@@ -50,6 +50,8 @@ int PMPIX_Occl_wait(MPI_Request *request, MPI_Status *status)
     }
     if (q->run)
         occl_run_wait(q->run);
+    if (q->twin)
+        occl_run_wait(q->twin);
     occl_mpi_req_drain();
     code = occl_mpi_raise(q->m, occl_mpi_req_finish(q, request, status));
     occl_mpi_req_unref(q);
@@ -74,7 +76,7 @@ int PMPIX_Occl_test(MPI_Request *request, int *flag, MPI_Status *status)
             pause_a_while(0);
         return PMPI_Test(request, flag, status);
     }
-    *flag = !q->run || occl_run_test(q->run);
+    *flag = occl_mpi_req_test(q);
     occl_mpi_req_drain();
     if (*flag)
         code = occl_mpi_raise(q->m, occl_mpi_req_finish(q, request, status));
@@ -560,8 +562,7 @@ int PMPIX_Occl_request_get_error(MPI_Request request, int *errorcode)
     q = occl_mpi_req_find(request);
     if (!q)
         return occl_mpi_fail(NULL, MPI_COMM_NULL, fn, OCCL_ERR_REQUEST, "the request is not one of this library");
-    if (q->run)
-        (void)occl_run_test(q->run);
+    (void)occl_mpi_req_test(q);
     occl_mpi_req_drain();
     if (occl_mpi_req_is_over(q)) {
         occl_mpi_req_tell(q); /* MPI_Request_get_status makes no progress in MPICH: it would not find out by itself */

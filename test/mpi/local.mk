@@ -28,6 +28,13 @@ test_mpi_types_ops_LDFLAGS = $(occl_test_ldflags)
 TESTS += test/mpi/types_ops-n2.t test/mpi/types_ops-n3.t test/mpi/types_ops-n4.t
 SMOKE_TESTS += test/mpi/types_ops-n3.t
 
+# large: a buffer of more than 2^31 elements
+check_PROGRAMS += test/mpi/large
+test_mpi_large_SOURCES = test/mpi/large.c
+test_mpi_large_LDADD = $(occl_mpi_test_libs)
+test_mpi_large_LDFLAGS = $(occl_test_ldflags)
+LONG_TESTS += test/mpi/large-n2.t
+
 # attach: what can be attached, counting, clean-up, agreement
 check_PROGRAMS += test/mpi/attach
 test_mpi_attach_SOURCES = test/mpi/attach.c

@@ -417,6 +417,132 @@ static void mistakes(void)
     }
 }
 
+/* --- messages ------------------------------------------------------------------------------------------------------- */
+
+static int got(const int *v, int n, int from, int round)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i] != from * 1000 + i + round)
+            return 0;
+    return 1;
+}
+
+/* All ranks. */
+static void messages(void)
+{
+    enum { N = 30000 };
+    int *in = calloc(N, sizeof *in), *out = calloc(N, sizeof *out), right = (me + 1) % np, left = (me + np - 1) % np, good = 1, count;
+    MPIX_Occl_Coll to = MPIX_OCCL_COLL_NULL, from = MPIX_OCCL_COLL_NULL, both = MPIX_OCCL_COLL_NULL, none = MPIX_OCCL_COLL_NULL;
+    MPI_Request req[2];
+    MPI_Status st;
+
+    good &= MPIX_Occl_send_init(in, N, MPI_INT, right, 3, comm, MPI_INFO_NULL, &to) == MPI_SUCCESS;
+    good &= MPIX_Occl_recv_init_c(out, N, MPI_INT, left, 3, comm, MPI_INFO_NULL, &from) == MPI_SUCCESS;
+    for (int round = 0; round < 4 && good; round++) {
+        for (int i = 0; i < N; i++)
+            in[i] = me * 1000 + i + round, out[i] = -1;
+        if (round % 2) { /* with requests */
+            good &= MPIX_Occl_start(from, &req[0]) == MPI_SUCCESS && MPIX_Occl_start(to, &req[1]) == MPI_SUCCESS;
+            good &= MPIX_Occl_wait(&req[0], &st) == MPI_SUCCESS && MPIX_Occl_wait(&req[1], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+            MPI_Get_count(&st, MPI_INT, &count);
+            good &= st.MPI_SOURCE == left && st.MPI_TAG == 3 && count == N;
+        } else {
+            good &= MPIX_Occl_start(to, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS && MPIX_Occl_start(from, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS;
+            good &= MPIX_Occl_coll_wait(from) == MPI_SUCCESS && MPIX_Occl_coll_wait(to) == MPI_SUCCESS;
+        }
+        good &= got(out, N, left, round);
+    }
+    ok_all(good, "%d ranks: persistent messages arrive, with and without requests", np);
+    MPIX_Occl_coll_free(&to);
+    MPIX_Occl_coll_free(&from);
+
+    good = MPIX_Occl_sendrecv_init(in, N, MPI_INT, right, 5, out, N, MPI_INT, left, 5, comm, MPI_INFO_NULL, &both) == MPI_SUCCESS;
+    for (int round = 0; round < 6 && good; round++) {
+        for (int i = 0; i < N; i++)
+            in[i] = me * 1000 + i + round, out[i] = -1;
+        switch (round) {
+        case 0: good &= MPIX_Occl_start(both, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS && MPIX_Occl_coll_wait(both) == MPI_SUCCESS; break;
+        case 1:
+            good &= MPIX_Occl_start(both, &req[0]) == MPI_SUCCESS && MPI_Wait(&req[0], &st) == MPI_SUCCESS;
+            MPI_Get_count(&st, MPI_INT, &count);
+            good &= st.MPI_SOURCE == left && st.MPI_TAG == 5 && count == N;
+            break;
+        case 2:
+            good &= MPIX_Occl_isendrecv(in, N, MPI_INT, right, 5, out, N, MPI_INT, left, 5, comm, &req[0]) == MPI_SUCCESS;
+            for (int done = 0; !done && good;)
+                good &= MPIX_Occl_test(&req[0], &done, &st) == MPI_SUCCESS;
+            good &= st.MPI_SOURCE == left;
+            break;
+        case 3: /* the halves match plain messages */
+            good &= me % 2 == 0 || np % 2
+                        ? MPIX_Occl_isendrecv_c(in, N, MPI_INT, right, 5, out, N, MPI_INT, left, 5, comm, &req[0]) == MPI_SUCCESS &&
+                              MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS
+                        : MPIX_Occl_irecv(out, N, MPI_INT, left, 5, comm, &req[0]) == MPI_SUCCESS &&
+                              MPIX_Occl_isend_c(in, N, MPI_INT, right, 5, comm, &req[1]) == MPI_SUCCESS &&
+                              MPIX_Occl_waitall(2, req, MPI_STATUSES_IGNORE) == MPI_SUCCESS;
+            break;
+        case 4:
+            good &= MPIX_Occl_sendrecv_enqueue(in, N, MPI_INT, right, 5, out, N, MPI_INT, left, 5, comm, MPIX_OCCL_QUEUE_HOST, queue) ==
+                        MPI_SUCCESS && MPIX_Occl_queue_synchronize(queue) == MPI_SUCCESS;
+            break;
+        default:
+            good &= MPIX_Occl_start_enqueue(both, MPIX_OCCL_QUEUE_HOST, queue) == MPI_SUCCESS &&
+                    MPIX_Occl_wait_enqueue(both, MPIX_OCCL_QUEUE_HOST, queue) == MPI_SUCCESS &&
+                    MPIX_Occl_queue_synchronize(queue) == MPI_SUCCESS;
+        }
+        if (!got(out, N, left, round)) {
+            tap_rank_diag("sendrecv, round %d: %s", round, whole_text(comm));
+            good = 0;
+        }
+    }
+    ok_all(good, "%d ranks: a send and a receive in one go, in every form", np);
+    MPIX_Occl_coll_free(&both);
+
+    /* One half with nobody, both with nobody */
+    out[0] = -1;
+    good = MPIX_Occl_isendrecv(in, 1, MPI_INT, me ? MPI_PROC_NULL : np - 1, 6, out, 1, MPI_INT, me == np - 1 ? 0 : MPI_PROC_NULL, 6, comm,
+                               &req[0]) == MPI_SUCCESS && MPIX_Occl_wait(&req[0], &st) == MPI_SUCCESS;
+    good &= me == np - 1 ? out[0] == 5 : out[0] == -1 && st.MPI_SOURCE == MPI_PROC_NULL;
+    good &= MPIX_Occl_send_init(in, 1, MPI_INT, MPI_PROC_NULL, 1, comm, MPI_INFO_NULL, &none) == MPI_SUCCESS &&
+            MPIX_Occl_start(none, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS && MPIX_Occl_coll_wait(none) == MPI_SUCCESS &&
+            MPIX_Occl_start(none, &req[0]) == MPI_SUCCESS && MPI_Wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+            MPIX_Occl_coll_test(none, &count) == MPI_SUCCESS && count && MPIX_Occl_coll_free(&none) == MPI_SUCCESS;
+    ok_all(good, "%d ranks: MPI_PROC_NULL is nobody, in either half and for good", np);
+    ok_all(is_class(MPIX_Occl_isendrecv(in, 4, MPI_INT, right, 7, in + 3, 4, MPI_INT, left, 7, comm, &req[0]), MPI_ERR_BUFFER, "overlap", comm),
+           "%d ranks: buffers that overlap are refused", np);
+    free(in);
+    free(out);
+}
+
+/* Counts that an int does not hold, as far as they can be without memory: all blocks but small ones are empty, or far away. */
+static void large_counts(void)
+{
+    MPI_Count counts[8], far = (MPI_Count)5 << 30;
+    MPI_Aint displs[8];
+    char *reach = NULL;
+    int in[2] = {me, me + 1}, rc;
+    MPI_Request req;
+
+    /* Displacements past 2^31 elements: the buffer begins far before what is there of it. */
+    int *mem = calloc(2 * (size_t)np, sizeof *mem);
+    for (int p = 0; p < np; p++) {
+        counts[p] = 2;
+        displs[p] = (MPI_Aint)far + 2 * p;
+    }
+    reach = (char *)((uintptr_t)mem - (uintptr_t)far * sizeof(int));
+    rc = MPIX_Occl_iallgatherv_c(in, 2, MPI_INT, reach, counts, displs, MPI_INT, 1, comm, &req);
+    rc = rc == MPI_SUCCESS ? MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) : rc;
+    for (int p = 0; p < np && rc == MPI_SUCCESS; p++)
+        if (mem[2 * p] != p || mem[2 * p + 1] != p + 1)
+            rc = MPI_ERR_OTHER;
+    ok_all(rc == MPI_SUCCESS, "%d ranks: displacements past 2^31 elements", np);
+    rc = MPIX_Occl_ibcast_c(in, (MPI_Count)1 << 62, MPI_INT, 0, 1, comm, &req);
+    ok_all(is_class(rc, MPI_ERR_COUNT, "too large", comm), "%d ranks: a count whose bytes no address has is refused", np);
+    rc = MPIX_Occl_iallreduce_c(in, mem, (MPI_Count)-1, MPI_INT, MPI_SUM, 1, comm, &req);
+    ok_all(is_class(rc, MPI_ERR_COUNT, "count is -1", comm), "%d ranks: a negative large count, too", np);
+    free(mem);
+}
+
 int main(int argc, char **argv)
 {
     tap_mpi_begin(&argc, &argv, MPI_THREAD_SINGLE, 1);
@@ -435,8 +561,11 @@ int main(int argc, char **argv)
             attach();
         kinds(member, 0, NAG, "");
         neighbors(member);
-        if (size == tap_size)
+        if (size == tap_size) {
             mistakes();
+            messages();
+            large_counts();
+        }
         if (member) {
             MPIX_Occl_comm_detach(comm);
             MPI_Comm_free(&comm);

@@ -1451,11 +1451,67 @@ static void check_fits(void)
     occl_plan_free(plan);
 }
 
+/* Counts past 2^31: every planner's offsets reach to the ends of the buffers, and no further. */
+static void check_large(void)
+{
+    const uint64_t count = (1ull << 33) + 7;
+    const uint32_t n = 3;
+    uint64_t plans = 0;
+    int good = 1;
+    for (int i = 0; occl_planners[i]; i++)
+        for (int move = 0; move < 2; move++) {
+            const occl_planner_t *p = occl_planners[i];
+            setup_t s = {.planner = p, .move = (occl_movement_t)move, .n = n, .root = 1, .channels = 2, .count = count};
+            machine_t *m = take0(sizeof *m);
+            uint64_t top = 0, all = 0;
+            if (!(p->moves & 1u << move) || p->kind == OCCL_COLL_SENDRECV || p->kind == OCCL_COLL_BARRIER)
+                continue;
+            m->s = s;
+            for (uint32_t r = 0; r < n; r++) {
+                occl_plan_args_t a = {.kind = p->kind, .move = s.move, .rank = r, .nranks = n, .root = s.root, .count = count,
+                                      .type = OCCL_T_F32, .op = OCCL_OP_SUM, .elem_bytes = 4, .nchannels = s.channels};
+                occl_plan_t *plan = NULL;
+                set_blocks(m, r, &a);
+                if (m->lists[r])
+                    all = m->lists[r]->recv > all ? m->lists[r]->recv : all;
+                if (p->build(&a, &plan) != OCCL_OK) {
+                    good = 0;
+                    continue;
+                }
+                plans++;
+                for (uint32_t c = 0; c < plan->nchannels; c++)
+                    for (uint32_t k = 0; k < plan->prog[c].nsteps; k++) {
+                        const occl_step_t *st = &plan->prog[c].steps[k];
+                        uint64_t end = st->dst.off + st->n + (st->op == OCCL_STEP_COLLECT ? (n - 1 - (r == n - 1)) * st->stride : 0);
+                        if (st->dst.space == OCCL_SP_RECV || (st->dst.space == OCCL_SP_XRECV && !m->lists[r]))
+                            top = end > top ? end : top;
+                    }
+                occl_plan_free(plan);
+            }
+            if (p->kind == OCCL_COLL_GATHER || p->kind == OCCL_COLL_ALLGATHER || p->kind == OCCL_COLL_ALLTOALL)
+                all = n * count;
+            else if (p->kind == OCCL_COLL_REDUCE_SCATTER)
+                all = m->parts[0].n > m->parts[2].n ? m->parts[0].n : m->parts[2].n;
+            else if (!m->lists[0])
+                all = count;
+            /* Gaps behind the last block are no part of it; nor is what a root writes into others' buffers, which they know the place of. */
+            if (top != all && !(m->lists[0] && top <= all && top + 2 + (p->kind == OCCL_COLL_SCATTERV ? all / n : 0) >= all)) {
+                diag("%s %s/%s: %llu and not %llu", occl_coll_name(p->kind), p->name, move_name[move], (unsigned long long)top,
+                     (unsigned long long)all);
+                good = 0;
+            }
+            arena_reset();
+        }
+    ok(good && plans > 100, "with counts past 2^31 offsets reach to the ends of the buffers, and no further (%llu plans)",
+       (unsigned long long)plans);
+}
+
 int main(void)
 {
     uint64_t caught[MUTANTS] = {0}, made[MUTANTS] = {0};
     check_split();
     check_fits();
+    check_large();
     for (int i = 0; occl_planners[i]; i++)
         for (int move = 0; move < 2; move++)
             if (occl_planners[i]->moves & 1u << move) {
