@@ -15,5 +15,7 @@ void occl_emu_daemon(uint32_t lane, uint32_t nlanes, void *block, occl_daemon_t 
 /* The engine's tables, for argument checks. */
 uint64_t occl_host_type_bytes(uint32_t type);
 uint32_t occl_host_op_valid(uint32_t op, uint32_t type);
+/* The same of the engine that nvcc compiles */
+uint32_t occl_cuda_op_valid(uint32_t op, uint32_t type);
 
 #endif

@@ -30,3 +30,4 @@ uint32_t occl_host_pass(occl_daemon_t *d, uint32_t patient)
 
 uint64_t occl_host_type_bytes(uint32_t type) { return occl_dev_type_bytes(type); }
 uint32_t occl_host_op_valid(uint32_t op, uint32_t type) { return occl_dev_op_valid(op, type); }
+uint32_t occl_cuda_op_valid(uint32_t op, uint32_t type) { return !occl_dev_type_is_host(type) && occl_dev_op_valid(op, type); }

@@ -59,6 +59,13 @@ OCCL_FN uint32_t occl_dev_type_bytes(uint32_t type)
     return 0;
 }
 
+/* Types that only processors have arithmetic for */
+OCCL_FN uint32_t occl_dev_type_is_host(uint32_t type)
+{
+    return type == OCCL_T_FLD || type == OCCL_T_CLD || type == OCCL_T_FLD_I32 || type == OCCL_T_F128 || type == OCCL_T_C128 ||
+           type == OCCL_T_I128;
+}
+
 /* MPI's table of which predefined operation fits which type, one bit an operation. */
 OCCL_FN uint32_t occl_dev_type_ops(uint32_t type)
 {
@@ -999,8 +1006,11 @@ typedef struct occl_dev_beside {
     uint64_t bound[4];         /* of the three parts, in bytes */
     uint32_t unit, size, apart;
     float by;                  /* PREMUL's scalar of a narrow float */
-    const void *scale;         /* PREMUL's */
-    uint32_t type, over, more; /* over: AVG's number of sources */
+    char *dst;
+    const void *const *more;
+    uint32_t nmore, late;      /* late: nmore, of what is written last */
+    uint32_t nsrc, loop;
+    uint32_t type, over;       /* over: AVG's number of sources */
 } occl_dev_beside_t;
 OCCL_FN occl_dev_beside_t *occl_dev_beside(void)
 {
@@ -1008,52 +1018,77 @@ OCCL_FN occl_dev_beside_t *occl_dev_beside(void)
     return &beside;
 }
 
-template <uint32_t WAYS, class T, T (*OP)(T, T)> static __device__ __forceinline__ void occl_dev_lift_by(uint32_t *v, const void *scale)
+/*
+ * PREMUL of what is not narrow: one element a lane and turn, apart from everything else. In the loop that all others share it would
+ * take registers that the daemon does not have.
+ */
+template <class T, T (*ADD)(T, T), class P, P (*MUL)(P, P), uint32_t PARTS>
+static __device__ __forceinline__ void occl_dev_premul(occl_lanes_t l, const void *scale, void *dst, const void *const *src, uint32_t nsrc, uint64_t n)
 {
-    union {
-        uint32_t w[4];
-        T e[16 / sizeof(T)];
-    } x;
-    const T s = *(const T *)scale;
+    union both {
+        P p;
+        T t[PARTS];
+    } a, x;
+    P by;
+    uint32_t low = (uint32_t)(uintptr_t)dst;
+#pragma unroll 1
+    for (uint32_t s = 0; s < nsrc; s++)
+        low |= (uint32_t)(uintptr_t)src[s];
+    low &= (uint32_t)sizeof(T) - 1;
+    __builtin_memcpy(&by, scale, sizeof(P));
+#pragma unroll 1
+    for (uint64_t i = occl_lane(l); i < n; i += occl_nlanes(l)) {
+#pragma unroll 1
+        for (uint32_t s = 0; s < nsrc; s++) {
+            const char *from = (const char *)src[s] + i * sizeof(P);
 #pragma unroll
-    for (uint32_t w = 0; w < WAYS; w++) {
+            for (uint32_t k = 0; k < PARTS; k++) {
+                if (low)
+                    __builtin_memcpy(&x.t[k], from + k * sizeof(T), sizeof(T));
+                else
+                    x.t[k] = ((const T *)from)[k];
+            }
+            x.p = MUL(x.p, by);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            x.w[i] = v[4 * w + i];
+            for (uint32_t k = 0; k < PARTS; k++)
+                a.t[k] = s ? ADD(a.t[k], x.t[k]) : x.t[k];
+        }
 #pragma unroll
-        for (uint32_t i = 0; i < 16 / sizeof(T); i++)
-            x.e[i] = OP(x.e[i], s);
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            v[4 * w + i] = x.w[i];
+        for (uint32_t k = 0; k < PARTS; k++) {
+            if (low)
+                __builtin_memcpy((char *)dst + i * sizeof(P) + k * sizeof(T), &a.t[k], sizeof(T));
+            else
+                ((T *)dst)[i * PARTS + k] = a.t[k];
+        }
     }
 }
-/* A source as it has come times the scalar. Narrow ones are multiplied when they are widened. */
-template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_premul(uint32_t loop, uint32_t *v)
+OCCL_FN void occl_dev_premul_wide(occl_lanes_t l, uint32_t type, const void *scale, void *dst, const void *const *src, uint32_t nsrc, uint64_t n)
 {
-    const occl_dev_beside_t *b = occl_dev_beside();
-    if (!(loop & OCCL_LOOP_PREMUL))
-        return;
-    switch (b->type) {
-    case OCCL_T_I8: case OCCL_T_U8: occl_dev_lift_by<WAYS, uint8_t, occl_dev_op_prod8>(v, b->scale); break;
-    case OCCL_T_I16: case OCCL_T_U16: occl_dev_lift_by<WAYS, uint16_t, occl_dev_op_prod16>(v, b->scale); break;
-    case OCCL_T_I32: case OCCL_T_U32: occl_dev_lift_by<WAYS, uint32_t, occl_dev_op_prod32>(v, b->scale); break;
-    case OCCL_T_I64: case OCCL_T_U64: occl_dev_lift_by<WAYS, uint64_t, occl_dev_op_prod64>(v, b->scale); break;
-    case OCCL_T_F32: occl_dev_lift_by<WAYS, float, occl_dev_op_prodf32>(v, b->scale); break;
-    case OCCL_T_F64: occl_dev_lift_by<WAYS, double, occl_dev_op_prodf64>(v, b->scale); break;
-    case OCCL_T_C32: occl_dev_lift_by<WAYS, occl_dev_c32_t, occl_dev_op_prodc32>(v, b->scale); break;
-    case OCCL_T_C64: occl_dev_lift_by<WAYS, occl_dev_c64_t, occl_dev_op_prodc64>(v, b->scale); break;
+#define OCCL_WIDE(T, add, P, mul, parts)                                                                               \
+    occl_dev_premul<T, occl_dev_op_##add, P, occl_dev_op_##mul, parts>(l, scale, dst, src, nsrc, n)
+    switch (type) {
+    case OCCL_T_I8: case OCCL_T_U8: OCCL_WIDE(uint8_t, sum8, uint8_t, prod8, 1); break;
+    case OCCL_T_I16: case OCCL_T_U16: OCCL_WIDE(uint16_t, sum16, uint16_t, prod16, 1); break;
+    case OCCL_T_I32: case OCCL_T_U32: OCCL_WIDE(uint32_t, sum32, uint32_t, prod32, 1); break;
+    case OCCL_T_I64: case OCCL_T_U64: OCCL_WIDE(uint64_t, sum64, uint64_t, prod64, 1); break;
+    case OCCL_T_F32: OCCL_WIDE(float, sumf32, float, prodf32, 1); break;
+    case OCCL_T_F64: OCCL_WIDE(double, sumf64, double, prodf64, 1); break;
+    case OCCL_T_C32: OCCL_WIDE(float, sumf32, occl_dev_c32_t, prodc32, 2); break;
+    case OCCL_T_C64: OCCL_WIDE(double, sumf64, occl_dev_c64_t, prodc64, 2); break;
     }
+#undef OCCL_WIDE
 }
 
 /*
- * a / n, rounded once: the quotient in double, where it has more than twice as many digits and can neither overflow nor underflow, is
- * put right by its remainder, so that what is halfway between two floats is exactly that. (A division proper is a call.)
+ * a / n, rounded once: what the reciprocal gives is put right by its remainder. (A division proper is a call, and one in double takes
+ * registers that there are not.) Small numbers are worked on as larger ones, so that the remainder is exact; where the quotient has no
+ * longer all digits, below 2^-126, its last one may be the next.
  */
-OCCL_FN float occl_dev_over_f32(float a, double n, double recip)
+OCCL_FN float occl_dev_over_f32(float a, float n, float recip)
 {
-    double q = (double)a * recip, rest = fma(-q, n, (double)a);
-    return (float)(rest < 0 || rest > 0 ? fma(rest, recip, q) : q);
+    const float up = fabsf(a) < 0x1p-60f ? 0x1p64f : 1.0f, down = fabsf(a) < 0x1p-60f ? 0x1p-64f : 1.0f;
+    const float q = a * up * recip, rest = fmaf(-q, n, a * up);
+    return (rest < 0 || rest > 0 ? fmaf(rest, recip, q) : q) * down;
 }
 /* Floats of up to 32 bits are divided where they are held; the rest afterwards, in memory: that is seldom, and long code. */
 OCCL_FN uint32_t occl_dev_late(uint32_t type)
@@ -1065,32 +1100,48 @@ template <uint32_t WAYS> static __device__ __forceinline__ void occl_dev_share(u
     const occl_dev_beside_t *b = occl_dev_beside();
     if (!(loop & OCCL_LOOP_AVG))
         return;
-    const double n = (double)b->over;
-    double recip = (double)__fdividef(1.0f, (float)b->over);
-    recip = fma(recip, fma(-n, recip, 1.0), recip); /* from 22 digits to 44, to all */
-    recip = fma(recip, fma(-n, recip, 1.0), recip);
+    const float n = (float)b->over;
+    float recip;
+    {
+        double r = (double)__fdividef(1.0f, n);
+        r = fma(r, fma(-(double)n, r, 1.0), r); /* from 22 digits to 44 */
+        recip = (float)r;
+    }
 #pragma unroll
     for (uint32_t i = 0; i < 4 * WAYS; i++)
         a[i] = occl_dev_bits_f32(occl_dev_over_f32(occl_dev_from_f32(a[i]), n, recip));
 }
+template <class T, class W> static __device__ __forceinline__ void occl_dev_divide(occl_lanes_t l, void *dst, uint32_t over, uint64_t n)
+{
+    const uint32_t low = (uint32_t)(uintptr_t)dst & ((uint32_t)sizeof(T) - 1);
+#pragma unroll 1
+    for (uint64_t i = occl_lane(l); i < n; i += occl_nlanes(l)) {
+        T x;
+        if (low)
+            __builtin_memcpy(&x, (const char *)dst + i * sizeof(T), sizeof(T));
+        else
+            x = ((const T *)dst)[i];
+        x = (T)(x / (W)over);
+        if (low)
+            __builtin_memcpy((char *)dst + i * sizeof(T), &x, sizeof(T));
+        else
+            ((T *)dst)[i] = x;
+    }
+}
 /* All lanes; a barrier is behind what wrote. */
 OCCL_FN void occl_dev_share_late(occl_lanes_t l, uint32_t type, void *dst, uint32_t over, uint64_t n)
 {
-    const int64_t by = over;
-    n = type == OCCL_T_C64 ? 2 * n : n;
-#pragma unroll 1
-    for (uint64_t i = occl_lane(l); i < n; i += occl_nlanes(l)) {
-        switch (type) {
-        case OCCL_T_I8: ((int8_t *)dst)[i] = (int8_t)(((int8_t *)dst)[i] / (int32_t)by); break;
-        case OCCL_T_U8: ((uint8_t *)dst)[i] = (uint8_t)(((uint8_t *)dst)[i] / over); break;
-        case OCCL_T_I16: ((int16_t *)dst)[i] = (int16_t)(((int16_t *)dst)[i] / (int32_t)by); break;
-        case OCCL_T_U16: ((uint16_t *)dst)[i] = (uint16_t)(((uint16_t *)dst)[i] / over); break;
-        case OCCL_T_I32: ((int32_t *)dst)[i] /= (int32_t)by; break;
-        case OCCL_T_U32: ((uint32_t *)dst)[i] /= over; break;
-        case OCCL_T_I64: ((int64_t *)dst)[i] /= by; break;
-        case OCCL_T_U64: ((uint64_t *)dst)[i] /= over; break;
-        default: ((double *)dst)[i] /= (double)over; break;
-        }
+    switch (type) {
+    case OCCL_T_I8: occl_dev_divide<int8_t, int32_t>(l, dst, over, n); break;
+    case OCCL_T_U8: occl_dev_divide<uint8_t, int32_t>(l, dst, over, n); break;
+    case OCCL_T_I16: occl_dev_divide<int16_t, int32_t>(l, dst, over, n); break;
+    case OCCL_T_U16: occl_dev_divide<uint16_t, int32_t>(l, dst, over, n); break;
+    case OCCL_T_I32: occl_dev_divide<int32_t, int32_t>(l, dst, over, n); break;
+    case OCCL_T_U32: occl_dev_divide<uint32_t, uint32_t>(l, dst, over, n); break;
+    case OCCL_T_I64: occl_dev_divide<int64_t, int64_t>(l, dst, over, n); break;
+    case OCCL_T_U64: occl_dev_divide<uint64_t, uint64_t>(l, dst, over, n); break;
+    case OCCL_T_F64: occl_dev_divide<double, double>(l, dst, over, n); break;
+    case OCCL_T_C64: occl_dev_divide<double, double>(l, dst, over, 2 * n); break;
     }
 }
 
@@ -1132,7 +1183,6 @@ template <uint32_t WAYS>
 static __device__ __forceinline__ void occl_dev_take(uint32_t loop, uint32_t s, uint32_t *a, uint32_t *v)
 {
     const float by = loop & OCCL_LOOP_PREMUL ? occl_dev_beside()->by : 1.0f;
-    occl_dev_premul<WAYS>(loop, v);
     if (s == 0)
         occl_dev_begin<WAYS>(loop & OCCL_LOOP_MASK, a, v, by);
     else
@@ -1176,10 +1226,10 @@ OCCL_FN void occl_bulk_copy(void *dst, const void *const *src, uint64_t at, uint
     occl_bulk_words()[2 * OCCL_BULK_STAGES] = (odd & ~0u << OCCL_BULK_STAGES) | full;
     occl_bulk_given();
 }
-OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const void *const *more,
-                              uint32_t nmore, const void *const *src, uint32_t nsrc, uint64_t at, uint64_t end)
+OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, const void *const *src, uint32_t nsrc, uint64_t at, uint64_t end)
 {
     enum { W = 2 };
+    const occl_dev_beside_t *b = occl_dev_beside();
     const uint32_t lane = occl_lane(l), stride = 16 * occl_nlanes(l), tile = stride * ((loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? W : W / 2);
     const uint32_t most = OCCL_BULK_BYTES / (tile * nsrc), stages = most > OCCL_BULK_STAGES ? OCCL_BULK_STAGES : most;
     uint32_t stage = 0, mover = 0, odd = (uint32_t)occl_bulk_words()[2 * OCCL_BULK_STAGES];
@@ -1211,10 +1261,10 @@ OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const vo
         occl_bulk_done(l, stage);
         occl_dev_share<W>(loop, a);
         occl_dev_end<W>(loop & OCCL_LOOP_MASK, v, a);
-        occl_dev_drop<W>((char *)dst + at + lane * 16, v, 16, 16, stride, on);
+        occl_dev_drop<W>(b->dst + at + lane * 16, v, 16, 16, stride, on);
 #pragma unroll 1
-        for (uint32_t s = 0; s < nmore; s++)
-            occl_dev_drop<W>((char *)more[s] + at + lane * 16, v, 16, 16, stride, on);
+        for (uint32_t s = 0; s < b->nmore; s++)
+            occl_dev_drop<W>((char *)b->more[s] + at + lane * 16, v, 16, 16, stride, on);
         if (lane == mover * 32) {
             const uint64_t next = at + (uint64_t)stages * tile;
             if (next < end) {
@@ -1232,10 +1282,7 @@ OCCL_FN void occl_bulk_reduce(occl_lanes_t l, uint32_t loop, void *dst, const vo
 }
 #else
 OCCL_FN void occl_bulk_copy(void *, const void *const *, uint64_t, uint64_t) {}
-OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, void *, const void *const *, uint32_t,
-                              const void *const *, uint32_t, uint64_t, uint64_t)
-{
-}
+OCCL_FN void occl_bulk_reduce(occl_lanes_t, uint32_t, const void *const *, uint32_t, uint64_t, uint64_t) {}
 #endif
 
 /* The result goes to dst, and to `nmore` more places. scale: of PREMUL, else nobody reads it. */
@@ -1253,12 +1300,19 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
     } else if ((loop = occl_dev_loop_of(type, OCCL_OP_IS_WHOLE(op) ? (uint32_t)OCCL_OP_SUM : op)) == OCCL_LOOP_COUNT ||
                (op == OCCL_OP_PREMUL && !scale)) {
         return;
+    } else if (op == OCCL_OP_PREMUL && !OCCL_T_IS_NARROW(type)) {
+        occl_dev_premul_wide(l, type, scale, dst, src, nsrc, n);
+        if (nmore)
+            occl_sync(l);
+#pragma unroll 1
+        for (uint32_t s = 0; s < nmore; s++)
+            occl_dev_copy(l, (void *)(uintptr_t)more[s], dst, n * size);
+        return;
     } else if (OCCL_OP_IS_WHOLE(op)) {
-        b->scale = scale;
         b->type = type;
         b->over = nsrc;
-        b->more = nmore;
-        if (op == OCCL_OP_PREMUL && OCCL_T_IS_NARROW(type))
+        b->late = nmore;
+        if (op == OCCL_OP_PREMUL)
             b->by = type == OCCL_T_F16    ? occl_dev_load_f16(*(const uint16_t *)scale)
                     : type == OCCL_T_BF16 ? occl_dev_load_bf16(*(const uint16_t *)scale)
                     : type == OCCL_T_E4M3 ? occl_dev_load_e4m3(*(const uint8_t *)scale)
@@ -1287,23 +1341,28 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
     b->unit = unit;
     b->size = size;
     b->apart = apart;
+    b->dst = (char *)dst;
+    b->more = more;
+    b->nmore = nmore;
+    b->nsrc = nsrc;
+    b->loop = loop;
 
     /* Elements up to the first boundary of a unit; units; elements again, which is all when there are no units. */
 #pragma unroll 1
     for (uint32_t part = 0; part < 3; part++) {
         const uint32_t step = part == 1 ? b->unit : b->size, piece = part == 1 ? b->unit : b->apart;
         const uint32_t stride = step * occl_nlanes(l);
-        const uint32_t ways = piece < 4 ? 1 : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? OCCL_WAYS : (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 ? OCCL_WAYS / 2 : OCCL_WAYS / 4;
+        const uint32_t ways = piece < 4 ? 1 : (b->loop & OCCL_LOOP_MASK) < OCCL_LOOP_sumf16 ? OCCL_WAYS : (b->loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 ? OCCL_WAYS / 2 : OCCL_WAYS / 4;
         const uint64_t end = b->bound[part + 1];
         uint64_t at = b->bound[part];
 
         /* 16-byte elements that are aligned are units, too. */
-        if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && nsrc <= OCCL_BULK_SOURCES && (loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 &&
+        if (piece == 16 && end - at >= OCCL_BULK_LEAST && at < end && b->nsrc <= OCCL_BULK_SOURCES && (b->loop & OCCL_LOOP_MASK) < OCCL_LOOP_sume4m3 &&
             occl_bulk_there()) {
-            if (nsrc > 1 || loop & OCCL_LOOP_PREMUL)
-                occl_bulk_reduce(l, loop, dst, more, nmore, src, nsrc, at, end);
+            if (b->nsrc > 1 || b->loop & OCCL_LOOP_PREMUL)
+                occl_bulk_reduce(l, b->loop, src, b->nsrc, at, end);
             else if (occl_lane(l) == 0)
-                occl_bulk_copy(dst, src, at, end);
+                occl_bulk_copy(b->dst, src, at, end);
             continue;
         }
 #pragma unroll 1
@@ -1319,25 +1378,25 @@ OCCL_FN void occl_dev_fold_to(occl_lanes_t l, uint32_t type, uint32_t op, const 
             for (uint32_t j = 0; j < 4 * OCCL_WAYS; j++)
                 v[j] = 0;
 #pragma unroll 1
-            for (uint32_t s = 0; s < nsrc; s++) {
+            for (uint32_t s = 0; s < b->nsrc; s++) {
                 occl_dev_fetch<OCCL_WAYS>(v, (const char *)src[s] + at, step, piece, stride, on);
-                occl_dev_take<OCCL_WAYS>(loop, s, a, v);
+                occl_dev_take<OCCL_WAYS>(b->loop, s, a, v);
             }
-            occl_dev_share<OCCL_WAYS>(loop, a);
-            occl_dev_end<OCCL_WAYS>(loop & OCCL_LOOP_MASK, v, a);
-            occl_dev_drop<OCCL_WAYS>((char *)dst + at, v, step, piece, stride, on);
+            occl_dev_share<OCCL_WAYS>(b->loop, a);
+            occl_dev_end<OCCL_WAYS>(b->loop & OCCL_LOOP_MASK, v, a);
+            occl_dev_drop<OCCL_WAYS>(b->dst + at, v, step, piece, stride, on);
 #pragma unroll 1
-            for (uint32_t s = 0; s < nmore; s++)
-                occl_dev_drop<OCCL_WAYS>((char *)more[s] + at, v, step, piece, stride, on);
+            for (uint32_t s = 0; s < b->nmore; s++)
+                occl_dev_drop<OCCL_WAYS>((char *)b->more[s] + at, v, step, piece, stride, on);
         }
     }
-    if (loop & OCCL_LOOP_AVG_LATE) {
+    if (b->loop & OCCL_LOOP_AVG_LATE) {
         occl_sync(l);
-        occl_dev_share_late(l, b->type, dst, b->over, b->bound[3] / b->size);
+        occl_dev_share_late(l, b->type, b->dst, b->over, b->bound[3] / b->size);
         occl_sync(l);
 #pragma unroll 1
-        for (uint32_t s = 0; s < b->more; s++)
-            occl_dev_copy(l, (void *)(uintptr_t)more[s], dst, b->bound[3]);
+        for (uint32_t s = 0; s < b->late; s++)
+            occl_dev_copy(l, (void *)(uintptr_t)b->more[s], b->dst, b->bound[3]);
     }
 }
 OCCL_FN void occl_dev_fold(occl_lanes_t l, uint32_t type, uint32_t op, const void *scale, void *dst, const void *const *src,

@@ -908,7 +908,7 @@ static void cuda_counts(occl_device_t *dev, uint64_t *exports_p, uint64_t *impor
 /* As the engine's own table (kernels/occl_dev_data.h), which has no long double where nvcc compiles it. */
 static int cuda_op_valid(uint32_t op, uint32_t type)
 {
-    return type != OCCL_T_FLD && type != OCCL_T_CLD && type != OCCL_T_FLD_I32 && occl_host_op_valid(op, type);
+    return (int)occl_cuda_op_valid(op, type);
 }
 
 static const occl_device_far_ops_t far_ops = {

@@ -578,8 +578,7 @@ static void every_type_and_op(uint32_t lanes, uint32_t variant)
             unsigned long cases = 0, n = 0, nsrc = 0, shift = 0;
             int in_place = 0;
 
-            if (!occl_dev_op_valid(op, t) || (OCCL_ON_GPU && (t == OCCL_T_FLD || t == OCCL_T_CLD || t == OCCL_T_FLD_I32 ||
-                                                              t == OCCL_T_F128 || t == OCCL_T_C128 || t == OCCL_T_I128)))
+            if (!occl_dev_op_valid(op, t) || (OCCL_ON_GPU && occl_dev_type_is_host(t)))
                 continue;
 #define TRY(sources, count, place, by)                                                                                 \
     do {                                                                                                               \
