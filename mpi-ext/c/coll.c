@@ -425,7 +425,8 @@ static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args
     default:
         if (!occl_coll_exchanges(c->kind))
             return bad(why, len, OCCL_ERR_INTERN, "unknown operation");
-        if (c->send == OCCL_MPI_SECTION || c->recv == OCCL_MPI_SECTION)
+        if ((c->send == OCCL_MPI_SECTION && (at_root || c->kind != OCCL_COLL_SCATTERV)) ||
+            (c->recv == OCCL_MPI_SECTION && (at_root || c->kind != OCCL_COLL_GATHERV)))
             return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
         return convert_blocks(c, m, a, blocks_p, why, len);
     }
