@@ -158,15 +158,22 @@ static void fill(const job_t *j, unsigned char *p, uint64_t elements)
         memcpy(p + i * j->eb, p, (elements - i < most ? elements - i : most) * j->eb);
 }
 
-/* dst = fold over ranks of element range [at, at + n) of everybody's input. */
-static void fold(const job_t *j, unsigned char *dst, uint64_t at, uint64_t n)
+/* dst = fold over the first `ranks` ranks of element range [at, at + n) of their inputs. */
+static void fold_first(const job_t *j, uint32_t ranks, unsigned char *dst, uint64_t at, uint64_t n)
 {
     const void *src[MAX_RANKS];
     occl_lanes_t l = {0};
-    for (uint32_t r = 0; r < j->n; r++)
+    for (uint32_t r = 0; r < ranks; r++)
         src[r] = j->hsend[r] + at * j->eb;
-    occl_dev_reduce(l, j->type, j->op, dst, src, j->n, n);
+    if (ranks == 1)
+        memcpy(dst, src[0], n * j->eb);
+    else if (ranks)
+        occl_dev_reduce(l, j->type, j->op, dst, src, ranks, n);
 }
+static void fold(const job_t *j, unsigned char *dst, uint64_t at, uint64_t n) { fold_first(j, j->n, dst, at, n); }
+
+/* Those with a length for each block are test/gpu/colls' part: their tables are the core's. */
+static int has_job(const occl_planner_t *p) { return p->kind < OCCL_COLL_REDUCE_SCATTER; }
 
 static int in_place_of(const job_t *j, uint32_t r)
 {
@@ -174,6 +181,7 @@ static int in_place_of(const job_t *j, uint32_t r)
         return 0;
     switch (j->planner->kind) {
     case OCCL_COLL_REDUCE: case OCCL_COLL_GATHER: case OCCL_COLL_SCATTER: return r == j->root;
+    case OCCL_COLL_SCAN: case OCCL_COLL_EXSCAN:
     case OCCL_COLL_ALLREDUCE: case OCCL_COLL_ALLGATHER: case OCCL_COLL_REDUCE_SCATTER_BLOCK: case OCCL_COLL_ALLTOALL: return 1;
     default: return 0;
     }
@@ -209,7 +217,7 @@ static void make_data(job_t *j)
         /* what stands in RECV before */
         if (j->planner->kind == OCCL_COLL_BCAST && r == j->root)
             memcpy(in, j->hsend[r], c * eb);
-        if (ip && (j->planner->kind == OCCL_COLL_ALLREDUCE || j->planner->kind == OCCL_COLL_REDUCE ||
+        if (ip && (j->planner->kind == OCCL_COLL_SCAN || j->planner->kind == OCCL_COLL_EXSCAN || j->planner->kind == OCCL_COLL_ALLREDUCE || j->planner->kind == OCCL_COLL_REDUCE ||
                    j->planner->kind == OCCL_COLL_REDUCE_SCATTER_BLOCK || j->planner->kind == OCCL_COLL_ALLTOALL))
             memcpy(in, j->hsend[r], j->send_bytes[r]);
         if (ip && (j->planner->kind == OCCL_COLL_ALLGATHER || j->planner->kind == OCCL_COLL_GATHER))
@@ -234,6 +242,8 @@ static void make_data(job_t *j)
                 memcpy(out, j->hsend[j->root] + r * c * eb, c * eb);
             break;
         case OCCL_COLL_REDUCE_SCATTER_BLOCK: fold(j, out, r * c, c); break;
+        case OCCL_COLL_SCAN: fold_first(j, r + 1, out, 0, c); break;
+        case OCCL_COLL_EXSCAN: fold_first(j, r, out, 0, c); break; /* the first rank's stays as it is */
         case OCCL_COLL_ALLTOALL:
             for (uint32_t p = 0; p < j->n; p++)
                 memcpy(out + p * c * eb, j->hsend[p] + r * c * eb, c * eb);
@@ -530,6 +540,8 @@ static void test_every_planner(int small)
     char why[200];
     for (int i = 0; occl_planners[i]; i++) {
         const occl_planner_t *p = occl_planners[i];
+        if (!has_job(p))
+            continue;
         for (int move = 0; move < 2; move++) {
             int good = 0, bad = 0;
             if (!(p->moves & 1u << move))
@@ -798,7 +810,7 @@ static void test_late(int rounds)
             uint32_t outstanding[MAX_RANKS] = {0}, n = nranks_open, over = 0;
             job_t jobs[2], *list[2] = {&jobs[0], &jobs[1]};
             int good = 1;
-            if (!(occl_planners[i]->moves & 1))
+            if (!(occl_planners[i]->moves & 1) || !has_job(occl_planners[i]))
                 continue;
             for (uint32_t k = 0; k <= two; k++) {
                 job_t *j = list[k];
