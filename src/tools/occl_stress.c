@@ -165,6 +165,7 @@ static void job_make(st_job_t *j, const st_layout_t *l, int part, long index, in
         t->tag *= 7919; /* not dense */
     }
     t->count = tool_job_count(t->coll, t->type, size, bytes);
+    t->uneven = 1;
     j->where = l->name;
     j->place = (int)ordinal;
     j->group = t->tag; /* a tag belongs to one layout; two parts of a ring need no order, one does no harm */

@@ -499,13 +499,57 @@ static inline int64_t tool_combine(tool_op_t op, int64_t a, int64_t b)
     }
 }
 
-static int64_t tool_reduced(const tool_gen_t *g, uint64_t i)
+/* Of the first `ranks` ranks */
+static int64_t tool_prefix(const tool_gen_t *g, int ranks, uint64_t i)
 {
     int64_t v = tool_value(g, 0, i);
 
-    for (int r = 1; r < g->n; r++)
+    for (int r = 1; r < ranks; r++)
         v = tool_combine(g->op, v, tool_value(g, r, i));
     return v;
+}
+
+static int64_t tool_reduced(const tool_gen_t *g, uint64_t i) { return tool_prefix(g, g->n, i); }
+
+/* Where each block has a length: of the one from rank to rank. Symmetric, so that it may be exchanged in place. Blocks lie `count`
+ * apart, so that shorter ones leave gaps; but those of a reduce_scatter are parts of one vector. */
+static int tool_length(const tool_job_t *job, int from, int to)
+{
+    int n = job->count, k;
+
+    switch (job->coll) {
+    case TOOL_REDUCE_SCATTER:
+    case TOOL_SCATTERV: k = to; break;
+    case TOOL_GATHERV:
+    case TOOL_ALLGATHERV: k = from; break;
+    default: k = from + to; break;
+    }
+    return !job->uneven || k % 4 == 0 ? n : k % 4 == 1 ? n / 3 : k % 4 == 2 ? n - n / 5 : 0;
+}
+
+static size_t tool_parts_before(const tool_job_t *job, int rank)
+{
+    size_t n = 0;
+
+    for (int r = 0; r < rank; r++)
+        n += (size_t)tool_length(job, 0, r);
+    return n;
+}
+
+/* Is element i of the receive buffer one of the result? */
+static inline int tool_counts(const tool_job_t *job, uint64_t i)
+{
+    uint64_t block = (uint64_t)job->count;
+
+    switch (job->coll) {
+    case TOOL_EXSCAN: return job->rank > 0;
+    case TOOL_GATHERV:
+    case TOOL_ALLGATHERV:
+    case TOOL_ALLTOALLV:
+    case TOOL_ALLTOALLW: return i % block < (uint64_t)tool_length(job, (int)(i / block), job->rank);
+    case TOOL_SCATTERV: return i < (uint64_t)tool_length(job, job->root, job->rank);
+    default: return 1;
+    }
 }
 
 /* Element i that `rank` sends */
@@ -538,6 +582,14 @@ static inline int64_t tool_expected(const tool_job_t *job, const tool_gen_t *g, 
     case TOOL_REDUCE_SCATTER_BLOCK: return tool_reduced(g, me * block + i);
     case TOOL_ALLTOALL: return tool_value(g, (int)(i / block), me * block + i % block);
     case TOOL_SENDRECV: return tool_value(g, (job->rank + job->size - 1) % job->size, i);
+    case TOOL_SCAN: return tool_prefix(g, job->rank + 1, i);
+    case TOOL_EXSCAN: return tool_prefix(g, job->rank, i);
+    case TOOL_REDUCE_SCATTER: return tool_reduced(g, tool_parts_before(job, job->rank) + i);
+    case TOOL_GATHERV:
+    case TOOL_ALLGATHERV: return tool_value(g, (int)(i / block), i % block);
+    case TOOL_SCATTERV: return tool_value(g, job->root, me * block + i);
+    case TOOL_ALLTOALLV:
+    case TOOL_ALLTOALLW: return tool_value(g, (int)(i / block), me * block + i % block);
     default: return 0;
     }
 }
@@ -629,6 +681,8 @@ static int tool_job_in_place(const tool_job_t *job)
     case TOOL_SENDRECV: return 0;
     case TOOL_REDUCE:
     case TOOL_GATHER:
+    case TOOL_GATHERV:
+    case TOOL_SCATTERV:
     case TOOL_SCATTER: return job->in_place && job->rank == job->root;
     default: return job->in_place;
     }
@@ -650,16 +704,39 @@ void tool_job_alloc(tool_job_t *job)
     case TOOL_BCAST: job->recv_n = one; break;
     case TOOL_REDUCE: job->send_n = one; job->recv_n = root ? one : 0; break;
     case TOOL_ALLREDUCE:
+    case TOOL_SCAN:
+    case TOOL_EXSCAN:
     case TOOL_SENDRECV: job->send_n = job->recv_n = one; break;
+    case TOOL_GATHERV:
     case TOOL_GATHER: job->send_n = one; job->recv_n = root ? all : 0; break;
+    case TOOL_SCATTERV:
     case TOOL_SCATTER: job->send_n = root ? all : 0; job->recv_n = one; break;
+    case TOOL_ALLGATHERV:
     case TOOL_ALLGATHER: job->send_n = one; job->recv_n = all; break;
     case TOOL_REDUCE_SCATTER_BLOCK: job->send_n = all; job->recv_n = tool_job_in_place(job) ? all : one; break;
+    case TOOL_ALLTOALLV:
+    case TOOL_ALLTOALLW:
     case TOOL_ALLTOALL: job->send_n = job->recv_n = all; break;
+    case TOOL_REDUCE_SCATTER:
+        job->send_n = tool_parts_before(job, job->size);
+        job->recv_n = tool_job_in_place(job) ? job->send_n : (size_t)tool_length(job, 0, job->rank);
+        break;
     default: break;
     }
+    /* MPI's nonblocking calls want their arrays to stay: lengths to send, where; to receive, where; both places in bytes. */
+    job->lengths = calloc(6 * (size_t)job->size, sizeof *job->lengths);
+    job->types = calloc((size_t)job->size, sizeof *job->types);
+    if (!job->lengths || !job->types)
+        tool_fatal("no memory");
+    for (int r = 0, n = job->size; r < n; r++) {
+        job->lengths[r] = tool_length(job, job->rank, r);
+        job->lengths[2 * n + r] = job->coll == TOOL_REDUCE_SCATTER ? tool_length(job, 0, r) : tool_length(job, r, job->rank);
+        job->lengths[n + r] = job->lengths[3 * n + r] = r * job->count;
+        job->lengths[4 * n + r] = job->lengths[5 * n + r] = r * job->count * (int)es;
+        job->types[r] = tool_mpi_type(job->type);
+    }
     if (tool_job_in_place(job)) {
-        if (job->coll == TOOL_SCATTER)
+        if (job->coll == TOOL_SCATTER || job->coll == TOOL_SCATTERV)
             job->recv_n = 0;
         else
             job->send_n = 0;
@@ -680,6 +757,10 @@ void tool_job_free(tool_job_t *job)
     }
     tool_memory_free(job->memory, job->send_mem);
     tool_memory_free(job->memory, job->recv_mem);
+    free(job->lengths);
+    free(job->types);
+    job->lengths = NULL;
+    job->types = NULL;
     job->send = job->recv = job->send_host = job->recv_host = job->send_mem = job->recv_mem = NULL;
 }
 
@@ -713,9 +794,15 @@ double tool_busbw_factor(tool_coll_t coll, int size)
     case TOOL_SCATTER:
     case TOOL_ALLGATHER:
     case TOOL_REDUCE_SCATTER_BLOCK:
+    case TOOL_REDUCE_SCATTER:
+    case TOOL_GATHERV:
+    case TOOL_SCATTERV:
+    case TOOL_ALLGATHERV:
+    case TOOL_ALLTOALLV:
+    case TOOL_ALLTOALLW:
     case TOOL_ALLTOALL: return (n - 1) / n;
     case TOOL_BARRIER: return 0;
-    default: return 1; /* bcast, reduce, sendrecv */
+    default: return 1; /* bcast, reduce, sendrecv, scans */
     }
 }
 
@@ -731,8 +818,8 @@ void tool_job_fill(const tool_job_t *job, uint64_t step)
         tool_put(job, &g, job->send_host, job->send_n, job->rank);
     if (job->coll == TOOL_BCAST && job->rank == job->root)
         tool_put(job, &g, job->recv_host, one, job->rank);
-    if (in_place && job->coll != TOOL_SCATTER) {
-        if (job->coll == TOOL_GATHER || job->coll == TOOL_ALLGATHER)
+    if (in_place && job->coll != TOOL_SCATTER && job->coll != TOOL_SCATTERV) {
+        if (job->coll == TOOL_GATHER || job->coll == TOOL_ALLGATHER || job->coll == TOOL_GATHERV || job->coll == TOOL_ALLGATHERV)
             tool_put(job, &g, (char *)job->recv_host + es * one * (size_t)job->rank, one, job->rank);
         else
             tool_put(job, &g, job->recv_host, job->recv_n, job->rank);
@@ -740,13 +827,31 @@ void tool_job_fill(const tool_job_t *job, uint64_t step)
     tool_job_push(job);
 }
 
+/* Elements of the receive buffer that are looked at: in place, a reduce_scatter leaves what lies behind the first block undefined. */
+static size_t tool_results(const tool_job_t *job)
+{
+    return job->coll == TOOL_REDUCE_SCATTER_BLOCK ? (size_t)job->count
+           : job->coll == TOOL_REDUCE_SCATTER     ? (size_t)tool_length(job, 0, job->rank)
+                                                  : job->recv_n;
+}
+
+/* Whether element i, which is none of the result, is as it was. In place it was data. */
+static int tool_untouched(const tool_job_t *job, size_t i, size_t es)
+{
+    const unsigned char *p = (const unsigned char *)job->recv_host + i * es;
+
+    for (size_t b = 0; b < es && !job->in_place; b++)
+        if (p[b] != TOOL_POISON_BYTE)
+            return 0;
+    return 1;
+}
+
 /* Calls found(what, index, got, want) for the first wrong one; returns how many. */
 static uint64_t tool_job_compare(const tool_job_t *job, uint64_t step, char *text, size_t len)
 {
     tool_gen_t g = tool_gen(job, step);
     size_t es = tool_type_size(job->type);
-    /* in place, reduce_scatter_block leaves what lies behind the first block undefined */
-    size_t n = job->coll == TOOL_REDUCE_SCATTER_BLOCK ? (size_t)job->count : job->recv_n;
+    size_t n = tool_results(job);
     uint64_t wrong = 0;
 
     tool_job_pull(job);
@@ -759,6 +864,11 @@ static uint64_t tool_job_compare(const tool_job_t *job, uint64_t step, char *tex
 #define X(id, name, mpi, c, family)                                      \
     case TOOL_##id:                                                      \
         for (size_t i = 0; i < n && job->recv_n; i++) {                  \
+            if (!tool_counts(job, i)) {                                  \
+                if (!tool_untouched(job, i, es))                         \
+                    TOOL_DIFFERS("between the blocks: element", c, ((c *)job->recv_host)[i], 0); \
+                continue;                                                \
+            }                                                            \
             c want = (c)tool_expected(job, &g, i), got = ((c *)job->recv_host)[i]; \
             if (got != want)                                             \
                 TOOL_DIFFERS("receive buffer", c, got, want);            \
@@ -804,11 +914,14 @@ void tool_job_explain(const tool_job_t *job, uint64_t step, char *text, size_t l
 
 int tool_job_corrupt(const tool_job_t *job, uint64_t where)
 {
-    size_t n = job->coll == TOOL_REDUCE_SCATTER_BLOCK ? (size_t)job->count : job->recv_n;
+    size_t n = tool_results(job), tries = 0;
     size_t es = tool_type_size(job->type), bytes;
 
     if (!job->recv_n || !n)
         return 0;
+    while (!tool_counts(job, where % n))
+        if (where++, ++tries > n)
+            return 0;
     /* a long double has bytes that mean nothing: the first one of an element always counts */
     bytes = (size_t)(where % n) * es;
     tool_job_pull(job);
@@ -826,6 +939,9 @@ typedef struct tool_args {
     int count, root, right, left;
     MPI_Datatype type;
     MPI_Op op;
+    int own, mine; /* elements that I send, or get, where the others' lengths are others */
+    const int *sn, *sd, *rn, *rd, *sb, *rb;
+    const MPI_Datatype *types;
 } tool_args_t;
 
 static tool_args_t tool_args(const tool_job_t *job)
@@ -833,8 +949,19 @@ static tool_args_t tool_args(const tool_job_t *job)
     tool_args_t a;
     int in_place = tool_job_in_place(job);
 
-    a.send = in_place && job->coll != TOOL_SCATTER ? MPI_IN_PLACE : job->send;
-    a.recv = in_place && job->coll == TOOL_SCATTER ? MPI_IN_PLACE : job->recv;
+    int scatters = job->coll == TOOL_SCATTER || job->coll == TOOL_SCATTERV, n = job->size;
+
+    a.send = in_place && !scatters ? MPI_IN_PLACE : job->send;
+    a.recv = in_place && scatters ? MPI_IN_PLACE : job->recv;
+    a.own = tool_length(job, job->rank, job->root);
+    a.mine = tool_length(job, job->root, job->rank);
+    a.sn = job->lengths;
+    a.sd = a.sn + n;
+    a.rn = a.sd + n;
+    a.rd = a.rn + n;
+    a.sb = a.rd + n;
+    a.rb = a.sb + n;
+    a.types = job->types;
     a.count = job->count;
     a.root = job->root;
     a.type = tool_mpi_type(job->type);
@@ -865,6 +992,24 @@ static tool_args_t tool_args(const tool_job_t *job)
         break;                                                                                                  \
     case TOOL_ALLTOALL:                                                                                         \
         rc = NAME(alltoall)(a.send, a.count, a.type, a.recv, a.count, a.type, __VA_ARGS__);                     \
+        break;                                                                                                  \
+    case TOOL_SCAN: rc = NAME(scan)(a.send, a.recv, a.count, a.type, a.op, __VA_ARGS__); break;                 \
+    case TOOL_EXSCAN: rc = NAME(exscan)(a.send, a.recv, a.count, a.type, a.op, __VA_ARGS__); break;             \
+    case TOOL_REDUCE_SCATTER: rc = NAME(reduce_scatter)(a.send, a.recv, a.rn, a.type, a.op, __VA_ARGS__); break; \
+    case TOOL_GATHERV:                                                                                          \
+        rc = NAME(gatherv)(a.send, a.own, a.type, a.recv, a.rn, a.rd, a.type, a.root, __VA_ARGS__);             \
+        break;                                                                                                  \
+    case TOOL_SCATTERV:                                                                                         \
+        rc = NAME(scatterv)(a.send, a.sn, a.sd, a.type, a.recv, a.mine, a.type, a.root, __VA_ARGS__);           \
+        break;                                                                                                  \
+    case TOOL_ALLGATHERV:                                                                                       \
+        rc = NAME(allgatherv)(a.send, a.own, a.type, a.recv, a.rn, a.rd, a.type, __VA_ARGS__);                  \
+        break;                                                                                                  \
+    case TOOL_ALLTOALLV:                                                                                        \
+        rc = NAME(alltoallv)(a.send, a.sn, a.sd, a.type, a.recv, a.rn, a.rd, a.type, __VA_ARGS__);              \
+        break;                                                                                                  \
+    case TOOL_ALLTOALLW:                                                                                        \
+        rc = NAME(alltoallw)(a.send, a.sn, a.sb, a.types, a.recv, a.rn, a.rb, a.types, __VA_ARGS__);            \
         break;                                                                                                  \
     default: rc = MPI_ERR_ARG; break;                                                                           \
     }
@@ -927,6 +1072,22 @@ int tool_occl_wait(tool_pending_t *p)
 #define tool_mpi_iallgather MPI_Iallgather
 #define tool_mpi_ireduce_scatter_block MPI_Ireduce_scatter_block
 #define tool_mpi_ialltoall MPI_Ialltoall
+#define tool_mpi_iscan MPI_Iscan
+#define tool_mpi_iexscan MPI_Iexscan
+#define tool_mpi_ireduce_scatter MPI_Ireduce_scatter
+#define tool_mpi_igatherv MPI_Igatherv
+#define tool_mpi_iscatterv MPI_Iscatterv
+#define tool_mpi_iallgatherv MPI_Iallgatherv
+#define tool_mpi_ialltoallv MPI_Ialltoallv
+#define tool_mpi_ialltoallw MPI_Ialltoallw
+#define tool_mpi_scan MPI_Scan
+#define tool_mpi_exscan MPI_Exscan
+#define tool_mpi_reduce_scatter MPI_Reduce_scatter
+#define tool_mpi_gatherv MPI_Gatherv
+#define tool_mpi_scatterv MPI_Scatterv
+#define tool_mpi_allgatherv MPI_Allgatherv
+#define tool_mpi_alltoallv MPI_Alltoallv
+#define tool_mpi_alltoallw MPI_Alltoallw
 #define tool_mpi_barrier MPI_Barrier
 #define tool_mpi_bcast MPI_Bcast
 #define tool_mpi_reduce MPI_Reduce

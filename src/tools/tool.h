@@ -145,7 +145,15 @@ double tool_quantile(double *v, size_t n, double q); /* sorts v; nearest rank; 0
     X(ALLGATHER, "allgather", TOOL_BLOCKS)                            \
     X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", TOOL_REDUCES | TOOL_BLOCKS) \
     X(ALLTOALL, "alltoall", TOOL_BLOCKS)                              \
-    X(SENDRECV, "sendrecv", 0) /* every rank sends to the next one and receives from the one before */
+    X(SENDRECV, "sendrecv", 0) /* every rank sends to the next one and receives from the one before */ \
+    X(SCAN, "scan", TOOL_REDUCES)                                     \
+    X(EXSCAN, "exscan", TOOL_REDUCES)                                 \
+    X(REDUCE_SCATTER, "reduce_scatter", TOOL_REDUCES | TOOL_BLOCKS)   \
+    X(GATHERV, "gatherv", TOOL_ROOTED | TOOL_BLOCKS)                  \
+    X(SCATTERV, "scatterv", TOOL_ROOTED | TOOL_BLOCKS)                \
+    X(ALLGATHERV, "allgatherv", TOOL_BLOCKS)                          \
+    X(ALLTOALLV, "alltoallv", TOOL_BLOCKS)                            \
+    X(ALLTOALLW, "alltoallw", TOOL_BLOCKS)
 
 #define TOOL_REDUCES 1
 #define TOOL_ROOTED 2
@@ -193,7 +201,8 @@ typedef struct tool_job {
     tool_type_t type;
     tool_op_t op;
     MPI_Comm comm;
-    int count;     /* MPI's: of one block where the operation has blocks */
+    int count;     /* MPI's: of one block where the operation has blocks; of the longest where each has a length */
+    int uneven;    /* where each has a length: they are different, some empty. 0: all are alike */
     int root;
     int in_place;  /* MPI_IN_PLACE where this rank may; ignored by barrier, bcast and sendrecv */
     int tag;
@@ -206,6 +215,8 @@ typedef struct tool_job {
     void *send, *recv;     /* own memory, with a guard behind it */
     void *send_host, *recv_host; /* where the processor fills and checks them: the same, or a copy */
     void *send_mem, *recv_mem;
+    int *lengths;   /* where each block has a length: [6][size], see tool_job_alloc */
+    MPI_Datatype *types;
 } tool_job_t;
 
 /* MPI's own or our requests of one start; sendrecv has two. */
