@@ -815,7 +815,7 @@ OCCL_FN uint32_t occl_dev_fold_little(uint32_t type, uint32_t op, const uint64_t
 #ifndef OCCL_WAYS
 #define OCCL_WAYS 4 /* more would spill; where the architecture has it, what is much comes in bulk, below */
 #endif
-#define OCCL_COPY_WAYS 6 /* 8 spill with the registers that a block may have (daemon.cu) */
+#define OCCL_COPY_WAYS 8
 OCCL_FN void occl_dev_copy(occl_lanes_t l, void *dst, const void *src, uint64_t bytes);
 
 /* Numbers of the loops; the narrow ones last, those of 8 bits behind those of 16. */
