@@ -12,3 +12,18 @@ occl_demo_cppflags += -DTRAIN_DIGITS_CUDA=1 $(CUDA_CPPFLAGS)
 occl_demo_libs += $(CUDA_LIBS)
 endif HAVE_CUDA
 EXTRA_DIST += examples/data/README examples/data/optdigits.txt
+
+noinst_PROGRAMS += examples/jacobi examples/experts
+examples_jacobi_SOURCES = examples/jacobi.c
+examples_jacobi_LDADD = $(OCCL_LIB) -lm
+examples_experts_SOURCES = examples/experts.c
+examples_experts_LDADD = $(OCCL_LIB)
+
+# An object of another name than jacobi.c's: hence flags of its own
+if HAVE_FORTRAN
+noinst_PROGRAMS += examples/jacobi_f08
+endif HAVE_FORTRAN
+examples_jacobi_f08_SOURCES = examples/jacobi.f90
+examples_jacobi_f08_FCFLAGS = $(AM_FCFLAGS)
+examples_jacobi_f08_LDADD = $(OCCL_FORTRAN_LIB) $(OCCL_LIB)
+examples/jacobi_f08-jacobi.$(OBJEXT): $(occl_modules)

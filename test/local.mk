@@ -114,7 +114,7 @@ EXTRA_DIST += test/tree/consumer/CMakeLists.txt test/tree/consumer/app.c test/tr
 #------------------------------------------------------------------------------
 # The tools and the main job: shell scripts that start them
 #------------------------------------------------------------------------------
-tool_tests = test/mpi/tools_cli.t test/mpi/tools_perf.t test/mpi/tools_stress.t test/mpi/train_digits.t
+tool_tests = test/mpi/tools_cli.t test/mpi/tools_perf.t test/mpi/tools_stress.t test/mpi/train_digits.t test/mpi/examples_run.t
 dist_check_SCRIPTS += $(tool_tests) test/mpi/tools_soak.t
 TESTS += $(tool_tests)
 SMOKE_TESTS += test/mpi/tools_cli.t test/mpi/tools_stress.t
