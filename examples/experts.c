@@ -131,12 +131,12 @@ int main(int argc, char **argv)
         order[j] = i;
     }
     for (i = 0; i < LAYERS; i++)
-        begin(&layers[order[i]], order[i], &reqs[order[i]]);
+        begin(&layers[order[i]], order[i], &reqs[i]);
     for (;;) {
         MPIX_Occl_waitany(LAYERS, reqs, &i, MPI_STATUS_IGNORE);
         if (i == MPI_UNDEFINED)
             break; /* all are home */
-        go_on(&layers[i], i, &reqs[i]);
+        go_on(&layers[order[i]], order[i], &reqs[i]); /* of those complete, the first in my order */
     }
 
     busiest = 0;
