@@ -374,7 +374,7 @@ static value combine(uint32_t t, uint32_t op, value a, value b)
         return combine_quad(t, op, a, b);
     switch (op) {
     case OCCL_OP_SUM:
-        r.i[0] = a.i[0] + b.i[0];
+        r.i[0] = (__int128)((unsigned __int128)a.i[0] + (unsigned __int128)b.i[0]);
         r.re = add(t, a.re, b.re);
         r.im = add(t, a.im, b.im);
         break;
