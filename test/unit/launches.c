@@ -496,8 +496,10 @@ static int with_queues(int n_queues)
     launches = cuda->launches;
     usleep(50000);
     ok(cuda->launches == launches && occl_cuda_is_out(cuda, NULL), "with nothing to do the daemon is out and stays out");
-    if (good) /* else its threads are stuck */
+    if (good) { /* else its threads are stuck */
+        dev->ops->far->unbind(dev, bound);
         dev->ops->destroy(dev);
+    }
     return good;
 }
 
