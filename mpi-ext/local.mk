@@ -6,6 +6,8 @@ occl_mpi_files += \
 	mpi-ext/c/process.c \
 	mpi-ext/c/error.c \
 	mpi-ext/c/type.c \
+	mpi-ext/c/layout.c \
+	mpi-ext/c/stage.c \
 	mpi-ext/c/op.c \
 	mpi-ext/c/comm.c \
 	mpi-ext/c/coll.c \

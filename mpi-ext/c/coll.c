@@ -79,10 +79,123 @@ static occl_status_t same(const occl_mpi_type_t *st, uint64_t sn, const occl_mpi
     if (sn != rn)
         return bad(why, len, OCCL_ERR_COUNT, "sendcount and recvcount come to %llu and %llu basic elements; they must be equal",
                    (unsigned long long)sn, (unsigned long long)rn);
+    if (sn > 0 && (st->mixed || rt->mixed) && occl_mpi_sig_of(st, sn / st->n) != occl_mpi_sig_of(rt, rn / rt->n))
+        return bad(why, len, OCCL_ERR_TYPE, "sendtype and recvtype are made of different basic types");
     if (sn > 0 && st->id != rt->id)
         return bad(why, len, OCCL_ERR_TYPE, "sendtype (%s) and recvtype (%s) are different", occl_mpi_type_name(st->id),
                    occl_mpi_type_name(rt->id));
     return OCCL_OK;
+}
+
+/* --- data with gaps, and ops of the program -------------------------------------------------------------------------- */
+
+static int is_far(const occl_mpi_comm_t *m)
+{
+    int type;
+
+    (void)occl_comm_device(m->core, &type);
+    return type == OCCL_QUEUE_CUDA_STREAM;
+}
+
+static const char no_memory[] = "no memory for a copy of the data";
+
+/* Makes *s_p if there is none yet. Only where the processor works on the data. */
+static occl_status_t need_stage(const occl_mpi_comm_t *m, occl_mpi_stage_t **s_p, const char *what, char *why, size_t len)
+{
+    if (is_far(m))
+        return bad(why, len, OCCL_ERR_UNSUPPORTED, "%s cannot be used on a communicator of the device \"%s\": use it on one attached with "
+                   "the info mpix_occl_device=host", what, occl_comm_device(m->core, &(int){0}));
+    if (!*s_p && !(*s_p = occl_mpi_stage_new()))
+        return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
+    return OCCL_OK;
+}
+
+static const char with_gaps[] = "a datatype whose elements have gaps between them, or another order,";
+
+/* One side as one piece: `count` of datatype t. *buffer_p: the user's, then ours. */
+static occl_status_t stage_side(const occl_mpi_comm_t *m, occl_mpi_stage_t **s_p, int side, const void **buffer_p, const occl_mpi_type_t *t,
+                                uint64_t count, int what, char *why, size_t len)
+{
+    occl_status_t status;
+
+    if (OCCL_LIKELY(!t->gaps))
+        return OCCL_OK;
+    status = need_stage(m, s_p, with_gaps, why, len);
+    if (status != OCCL_OK)
+        return status;
+    if (count && !*buffer_p)
+        return bad(why, len, OCCL_ERR_BUFFER, "the %s buffer is NULL", side == OCCL_STAGE_SEND ? "send" : "receive");
+    if (!occl_mpi_stage_add(*s_p, side, *buffer_p, t, count, what, NULL) || !(*buffer_p = occl_mpi_stage_memory(*s_p, side)))
+        return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
+    return OCCL_OK;
+}
+
+/* A reduction by a function of the program: its contributions are moved to where they are combined. `count` is of the datatype, of one
+ * block where the operation has blocks; `total` of all of them. */
+static occl_status_t convert_user(const call_t *c, const occl_mpi_comm_t *m, occl_coll_args_t *a, occl_mpi_op_t *o, const occl_mpi_type_t *t,
+                                  uint64_t count, const occl_block_t *parts, occl_mpi_stage_t **s_p, char *why, size_t len)
+{
+    int at_root = c->kind != OCCL_COLL_REDUCE || c->root == m->rank, n = m->size, me = m->rank;
+    const void *send = c->send == MPI_IN_PLACE ? c->recv : c->send;
+    uint64_t total = count, skip = 0, mine = count, hash = 0, each;
+    uint32_t upto = at_root ? (uint32_t)n : 0;
+    occl_status_t status = need_stage(m, s_p, "an op of the program", why, len);
+
+    if (status != OCCL_OK)
+        return status;
+    a->as = 1;
+    a->as_kind = c->kind;
+    a->as_op = OCCL_OP_USER;
+    a->op = OCCL_OP_NONE;
+    a->kind = OCCL_COLL_ALLGATHER;
+    switch (c->kind) {
+    case OCCL_COLL_REDUCE: a->kind = OCCL_COLL_GATHER; break;
+    case OCCL_COLL_REDUCE_SCATTER_BLOCK: a->kind = OCCL_COLL_ALLTOALL; break;
+    case OCCL_COLL_SCAN: upto = (uint32_t)me + 1; break;
+    case OCCL_COLL_EXSCAN: upto = (uint32_t)me; break;
+    case OCCL_COLL_REDUCE_SCATTER:
+        total = 0;
+        for (int i = 0; i < n; i++) {
+            uint64_t k = t->n ? parts[i].n / t->n : 0;
+            hash = hash * 31 + k + 1;
+            if (i < me)
+                skip += k;
+            total += k;
+        }
+        mine = t->n ? parts[me].n / t->n : 0;
+        count = total;
+        break;
+    default: break;
+    }
+    a->count = count * t->n;
+    a->as_count = a->count ^ hash << 32;
+    each = a->count * occl_host_type_bytes(t->id);
+    if (each > (uint64_t)INT64_MAX / 4 / (uint64_t)n)
+        return bad(why, len, OCCL_ERR_COUNT, "the contributions of %d members come to too many bytes", n);
+    if (c->kind == OCCL_COLL_REDUCE_SCATTER_BLOCK)
+        total = count * (uint64_t)n;
+    if (total && (!send || (at_root && !c->recv)))
+        return bad(why, len, OCCL_ERR_BUFFER, "%s is NULL", send ? "recvbuf" : "sendbuf");
+    if (total && at_root && c->send != MPI_IN_PLACE) {
+        const char *s = send, *r = c->recv;
+        uint64_t bytes = t->layout ? t->layout->size * total : each;
+        if (s < r + bytes && r < s + bytes && !t->gaps && total)
+            return bad(why, len, OCCL_ERR_BUFFER, "send and receive buffers overlap; use MPI_IN_PLACE");
+    }
+    status = stage_side(m, s_p, OCCL_STAGE_SEND, &send, t, total, OCCL_STAGE_IN, why, len);
+    if (status != OCCL_OK)
+        return status;
+    a->send = send;
+    a->recv = NULL;
+    a->in_place = 0;
+    if (at_root) {
+        /* One contribution of each */
+        occl_mpi_type_t plain = {.id = t->id, .n = t->n};
+        if (!occl_mpi_stage_add(*s_p, OCCL_STAGE_RECV, NULL, &plain, count * (uint64_t)n, 0, NULL) ||
+            !(a->recv = occl_mpi_stage_memory(*s_p, OCCL_STAGE_RECV)))
+            return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
+    }
+    return occl_mpi_stage_fold(*s_p, c->op, o, c->rtype, t, each, upto, skip, mine, c->recv, why, len);
 }
 
 /* --- blocks with a length each -------------------------------------------------------------------------------------- */
@@ -98,13 +211,17 @@ typedef struct {
     MPI_Datatype type;
     const MPI_Datatype *types;
     int spread;                /* no displacements: the blocks lie one after the other; else all are the same one */
+    int side, io;              /* OCCL_STAGE_*, when they have to be copied */
+    const void *base;          /* the user's buffer */
 } part_t;
 
-static occl_status_t make_part(const part_t *p, occl_block_t *b, uint32_t *n_p, char *why, size_t len)
+static occl_status_t make_part(const part_t *p, const occl_mpi_comm_t *m, occl_block_t *b, uint32_t *n_p, occl_mpi_stage_t **s_p, int copy,
+                               char *why, size_t len)
 {
     occl_mpi_type_t t = {.n = 0};
     occl_status_t status = OCCL_OK;
-    uint64_t extent = 0;
+    uint64_t size = 0;
+    int64_t extent = 0;
     uint32_t n = 0;
 
     if ((p->counts && !p->counts->at && p->n > 0) || (p->displs && !p->displs->at && p->n > 0) )
@@ -121,7 +238,12 @@ static occl_status_t make_part(const part_t *p, occl_block_t *b, uint32_t *n_p, 
                 t = (occl_mpi_type_t){.n = 0};
             else
                 status = occl_mpi_type_get(type, &t, why, len);
-            extent = t.n * occl_host_type_bytes(t.id);
+            size = t.n * occl_host_type_bytes(t.id);
+            extent = t.gaps ? t.layout->extent : (int64_t)size;
+            if (status == OCCL_OK && t.gaps && !copy) { /* then all are copied */
+                status = need_stage(m, s_p, with_gaps, why, len);
+                return status == OCCL_OK ? make_part(p, m, b, n_p, s_p, 1, why, len) : status;
+            }
         }
         if (status == OCCL_OK && count < 0)
             status = p->counts ? bad(why, len, OCCL_ERR_COUNT, "%scounts[%d] is %lld", p->what, k, (long long)count)
@@ -130,17 +252,21 @@ static occl_status_t make_part(const part_t *p, occl_block_t *b, uint32_t *n_p, 
             continue;
         b[n].peer = rank;
         b[n].type = t.id;
-        if (__builtin_mul_overflow((uint64_t)count, extent, &b[n].n) || b[n].n > INT64_MAX / 2)
+        if (__builtin_mul_overflow((uint64_t)count, size, &b[n].n) || b[n].n > INT64_MAX / 2)
             return bad(why, len, OCCL_ERR_COUNT, "%scount of block %d is %lld of a datatype of %llu bytes: too many", p->what, k,
-                       (long long)count, (unsigned long long)extent);
+                       (long long)count, (unsigned long long)size);
         if (p->displs) {
             at = number_at(p->displs, k);
-            if (!p->types && b[n].n && __builtin_mul_overflow(at, (int64_t)extent, &at))
+            if (!p->types && b[n].n && __builtin_mul_overflow(at, extent, &at))
                 return bad(why, len, OCCL_ERR_COUNT, "displacement %d of the %s blocks is too large", k, p->what);
-        } else if (p->spread && __builtin_mul_overflow((int64_t)k, (int64_t)b[n].n, &at)) {
+        } else if (p->spread && __builtin_mul_overflow((int64_t)k, (int64_t)(count * extent), &at)) {
             return bad(why, len, OCCL_ERR_COUNT, "%scount is %lld for each of %d blocks: too many", p->what, (long long)count, p->n);
         }
         b[n].at = (uint64_t)at;
+        if (OCCL_UNLIKELY(copy) && n > 0 && !p->displs && !p->spread && !p->types)
+            b[n].at = b[0].at; /* the same data for all */
+        else if (OCCL_UNLIKELY(copy) && !occl_mpi_stage_add(*s_p, p->side, (const char *)p->base + at, &t, (uint64_t)count, p->io, &b[n].at))
+            return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
         n++;
     }
     *n_p = n;
@@ -150,7 +276,8 @@ static occl_status_t make_part(const part_t *p, occl_block_t *b, uint32_t *n_p, 
 static int is_neighborly(occl_collkind_t kind) { return kind >= OCCL_COLL_NEIGHBOR_ALLGATHER; }
 
 /* Where block i of the receive side lies, in bytes; for what is in place there. */
-static occl_status_t home_of(const part_t *r, int i, uint64_t *n_p, int64_t *at_p, uint32_t *type_p, char *why, size_t len)
+static occl_status_t home_of(const part_t *r, const occl_mpi_comm_t *m, int i, uint64_t *n_p, int64_t *at_p, uint32_t *type_p,
+                             occl_mpi_stage_t **s_p, char *why, size_t len)
 {
     occl_block_t b;
     uint32_t n = 0;
@@ -161,14 +288,17 @@ static occl_status_t home_of(const part_t *r, int i, uint64_t *n_p, int64_t *at_
     one.edges = &edge;
     one.n = 1;
     one.skip = -1;
-    status = make_part(&one, &b, &n, why, len);
+    one.side = OCCL_STAGE_SEND;
+    one.io = OCCL_STAGE_IN;
+    status = make_part(&one, m, &b, &n, s_p, 0, why, len);
     *n_p = n ? b.n : 0;
     *at_p = n ? (int64_t)b.at : 0;
     *type_p = n ? b.type : 0;
     return status;
 }
 
-static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p, char *why, size_t len)
+static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p,
+                                    occl_mpi_stage_t **s_p, char *why, size_t len)
 {
     int at_root = c->root == m->rank, root_only = c->kind == OCCL_COLL_GATHERV || c->kind == OCCL_COLL_SCATTERV;
     part_t s = {.what = "send", .n = m->size, .only = -1, .skip = -1, .count = c->scount, .type = c->stype, .types = c->stypes};
@@ -203,6 +333,12 @@ static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_co
     }
     a->send = c->send;
     a->recv = c->recv;
+    s.side = OCCL_STAGE_SEND;
+    s.io = OCCL_STAGE_IN;
+    s.base = c->send;
+    r.side = OCCL_STAGE_RECV;
+    r.io = OCCL_STAGE_OUT;
+    r.base = c->recv;
     switch (c->kind) {
     case OCCL_COLL_GATHERV:
         r.counts = &c->rcounts;
@@ -239,6 +375,7 @@ static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_co
         if (inside) {
             s.n = 0;
             a->in_place = 1;
+            r.io |= OCCL_STAGE_IN;
         }
         break;
     }
@@ -252,16 +389,22 @@ static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_co
         uint64_t bytes;
         int64_t at;
         uint32_t type;
-        status = home_of(&r, own, &bytes, &at, &type, why, len);
+        status = home_of(&r, m, own, &bytes, &at, &type, s_p, why, len);
         for (int p = 0; p < m->size && status == OCCL_OK; p++)
             if (p != own)
                 b[a->nsends++] = (occl_block_t){.peer = p, .type = type, .n = bytes};
         a->send = (const char *)c->recv + at;
     } else {
-        status = make_part(&s, b, &a->nsends, why, len);
+        status = make_part(&s, m, b, &a->nsends, s_p, 0, why, len);
     }
     if (status == OCCL_OK)
-        status = make_part(&r, b + a->nsends, &a->nrecvs, why, len);
+        status = make_part(&r, m, b + a->nsends, &a->nrecvs, s_p, 0, why, len);
+    if (OCCL_UNLIKELY(*s_p != NULL) && status == OCCL_OK) {
+        if (occl_mpi_stage_has(*s_p, OCCL_STAGE_SEND) && !(a->send = occl_mpi_stage_memory(*s_p, OCCL_STAGE_SEND)))
+            return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
+        if (occl_mpi_stage_has(*s_p, OCCL_STAGE_RECV) && !(a->recv = occl_mpi_stage_memory(*s_p, OCCL_STAGE_RECV)))
+            return bad(why, len, OCCL_ERR_RESOURCE, no_memory);
+    }
     a->sends = b;
     a->recvs = b + a->nsends;
     a->type = OCCL_T_BYTE;
@@ -299,9 +442,12 @@ static occl_status_t convert_parts(const call_t *c, const occl_mpi_comm_t *m, co
 }
 
 /* *blocks_p: to be freed once the operation is registered, whatever comes back; args point there. */
-static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p, char *why, size_t len)
+static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p, occl_mpi_stage_t **s_p,
+                             char *why, size_t len)
 {
-    occl_mpi_type_t st = {0, 0, 0}, rt = {0, 0, 0};
+    occl_mpi_type_t st = {.n = 0}, rt = {.n = 0}, own = {.n = 0}; /* own: of what the root of a scatter receives */
+    occl_mpi_op_t *o = NULL;
+    uint64_t np = (uint64_t)m->size;
     uint64_t sn = 0, rn = 0;
     occl_status_t status = OCCL_OK;
     int at_root = 1;
@@ -355,9 +501,23 @@ static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args
             return bad(why, len, OCCL_ERR_BUFFER, "recvbuf is MPI_IN_PLACE; that belongs into sendbuf");
         status = side(c->kind == OCCL_COLL_REDUCE_SCATTER_BLOCK ? "recv" : "", c->rcount, c->rtype, &rt, &rn, why, len);
         if (status == OCCL_OK)
-            status = occl_mpi_reduction(c->op, c->rtype, &rt, a, why, len);
+            status = occl_mpi_reduction(c->op, c->rtype, &rt, a, &o, why, len);
         if (status == OCCL_OK && c->kind == OCCL_COLL_REDUCE_SCATTER)
             status = convert_parts(c, m, &rt, a, blocks_p, &rn, why, len);
+        if (status == OCCL_OK && OCCL_UNLIKELY(a->op == OCCL_OP_USER)) {
+            a->recvs = NULL;
+            a->nrecvs = 0;
+            a->type = rt.id;
+            if (c->send == OCCL_MPI_SECTION || c->recv == OCCL_MPI_SECTION)
+                status = bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
+            else
+                status = convert_user(c, m, a, o, &rt, (uint64_t)c->rcount, *blocks_p, s_p, why, len);
+            if (o)
+                occl_mpi_op_unref(o);
+            if (rt.mixed)
+                a->as_types = (uint32_t)(occl_mpi_sig_of(&rt, rt.n ? a->count / rt.n : 0) >> 40) | 1;
+            return status;
+        }
         a->in_place = c->send == MPI_IN_PLACE;
         a->recv = at_root ? c->recv : NULL;
         a->send = a->in_place ? c->recv : c->send;
@@ -393,6 +553,7 @@ static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args
             status = side("send", c->scount, c->stype, &st, &sn, why, len);
         if (status == OCCL_OK && at_root && !a->in_place)
             status = same(&st, sn, &rt, rn, why, len);
+        own = rt;
         if (at_root)
             rt = st, rn = sn;
         a->send = at_root ? c->send : NULL;
@@ -428,13 +589,32 @@ static occl_status_t convert(const call_t *c, occl_mpi_comm_t *m, occl_coll_args
         if ((c->send == OCCL_MPI_SECTION && (at_root || c->kind != OCCL_COLL_SCATTERV)) ||
             (c->recv == OCCL_MPI_SECTION && (at_root || c->kind != OCCL_COLL_GATHERV)))
             return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
-        return convert_blocks(c, m, a, blocks_p, why, len);
+        return convert_blocks(c, m, a, blocks_p, s_p, why, len);
     }
     if (status == OCCL_OK && (a->send == OCCL_MPI_SECTION || a->recv == OCCL_MPI_SECTION))
         return bad(why, len, OCCL_ERR_BUFFER, "%s", OCCL_MPI_SECTION_TEXT);
     a->count = rn;
     /* Of nothing the type does not matter, where MPI compares type signatures. (A message's length is the sender's alone.) */
     a->type = rn == 0 && a->op == OCCL_OP_NONE && c->kind != OCCL_COLL_SENDRECV ? (uint32_t)OCCL_T_BYTE : rt.id;
+    /* Who receives in vain of a root's data has a type, too, and it is the one that counts. */
+    if (OCCL_UNLIKELY(rt.mixed) && status == OCCL_OK && c->kind != OCCL_COLL_SENDRECV && rn)
+        a->as_types = (uint32_t)(occl_mpi_sig_of(&rt, rn / rt.n) >> 40) | 1;
+    if (OCCL_UNLIKELY(st.gaps || rt.gaps || own.gaps) && status == OCCL_OK) {
+        int in = a->in_place && c->kind != OCCL_COLL_SCATTER ? OCCL_STAGE_IN : 0, out = OCCL_STAGE_OUT;
+        uint64_t sblocks = c->kind == OCCL_COLL_SCATTER || c->kind == OCCL_COLL_ALLTOALL ? np : 1;
+        uint64_t rblocks = c->kind == OCCL_COLL_GATHER || c->kind == OCCL_COLL_ALLGATHER || c->kind == OCCL_COLL_ALLTOALL ? np : 1;
+        const void *recv = a->recv;
+
+        if (c->kind == OCCL_COLL_BCAST)
+            in = at_root ? OCCL_STAGE_IN : 0, out = at_root ? 0 : OCCL_STAGE_OUT;
+        if (a->send)
+            status = stage_side(m, s_p, OCCL_STAGE_SEND, &a->send, c->kind == OCCL_COLL_SENDRECV ? &rt : &st,
+                                (uint64_t)(c->kind == OCCL_COLL_SENDRECV ? c->rcount : c->scount) * sblocks, OCCL_STAGE_IN, why, len);
+        if (status == OCCL_OK && a->recv)
+            status = stage_side(m, s_p, OCCL_STAGE_RECV, &recv, c->kind == OCCL_COLL_SCATTER ? &own : &rt, (uint64_t)c->rcount * rblocks,
+                                in | out, why, len);
+        a->recv = (void *)(uintptr_t)recv;
+    }
     return status;
 }
 
@@ -465,11 +645,20 @@ static occl_mpi_comm_t *enter(const call_t *c, int *rc_p)
 static const char no_requests[] =
     "this MPI offers no way to complete a request below MPI_THREAD_MULTIPLE; use a persistent operation with MPIX_OCCL_NO_REQUEST";
 
+/* What convert has made: the core has what it needs of it. */
+static void done_with(occl_block_t *blocks, occl_mpi_stage_t *stage)
+{
+    free(blocks);
+    if (OCCL_UNLIKELY(stage != NULL))
+        occl_mpi_stage_unref(stage);
+}
+
 static int start(const call_t *c, MPI_Request *request)
 {
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
     occl_block_t *blocks = NULL;
+    occl_mpi_stage_t *stage = NULL;
     occl_mpi_comm_t *m;
     occl_mpi_req_t *q = NULL;
     occl_run_t *run = NULL;
@@ -480,7 +669,8 @@ static int start(const call_t *c, MPI_Request *request)
     if (OCCL_UNLIKELY(!m))
         return rc;
     memset(&args, 0, sizeof args);
-    status = convert(c, m, &args, &blocks, why, sizeof why);
+    status = convert(c, m, &args, &blocks, &stage, why, sizeof why);
+    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK && !request)
@@ -492,7 +682,7 @@ static int start(const call_t *c, MPI_Request *request)
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         if (status != OCCL_ERR_RANK) /* without the peer there is no sequence to have a place in */
             occl_start_failed(m->core, c->tag, &args, status);
-        free(blocks);
+        done_with(blocks, stage);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
     if (c->kind == OCCL_COLL_SENDRECV && !c->sender) {
@@ -500,7 +690,7 @@ static int start(const call_t *c, MPI_Request *request)
         q->tag = c->tag;
     }
     status = occl_start(m->core, c->tag, &args, &run);
-    free(blocks);
+    done_with(blocks, stage);
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         occl_mpi_req_drop(q);
         occl_start_failed(m->core, c->tag, &args, status);
@@ -517,6 +707,7 @@ static int enqueue(const call_t *c, int type, void *queue)
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
     occl_block_t *blocks = NULL;
+    occl_mpi_stage_t *stage = NULL;
     occl_mpi_comm_t *m;
     occl_status_t status;
     void *core = NULL;
@@ -526,7 +717,8 @@ static int enqueue(const call_t *c, int type, void *queue)
     if (OCCL_UNLIKELY(!m))
         return rc;
     memset(&args, 0, sizeof args);
-    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, why, sizeof why);
+    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, &stage, why, sizeof why);
+    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK)
@@ -534,14 +726,14 @@ static int enqueue(const call_t *c, int type, void *queue)
     if (OCCL_UNLIKELY(status != OCCL_OK)) {
         if (!nobody && status != OCCL_ERR_RANK)
             occl_start_failed(m->core, c->tag, &args, status);
-        free(blocks);
+        done_with(blocks, stage);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
     if (nobody)
         return MPI_SUCCESS;
     atomic_store_explicit(&m->enqueued, 1, memory_order_relaxed);
     status = occl_enqueue(m->core, c->tag, &args, type, core);
-    free(blocks);
+    done_with(blocks, stage);
     if (OCCL_UNLIKELY(status != OCCL_OK))
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error()); /* the core has told the peers */
     occl_mpi_req_drain();
@@ -553,6 +745,7 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     char why[OCCL_TEXT - 64] = "";
     occl_coll_args_t args;
     occl_block_t *blocks = NULL;
+    occl_mpi_stage_t *stage = NULL;
     occl_mpi_comm_t *m;
     struct MPIX_Occl_coll_s *coll = NULL;
     occl_status_t status;
@@ -562,7 +755,8 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     if (!m)
         return rc;
     memset(&args, 0, sizeof args);
-    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, why, sizeof why);
+    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, &stage, why, sizeof why);
+    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, &args.priority, why, sizeof why);
     if (status == OCCL_OK)
@@ -572,12 +766,12 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     if (status == OCCL_OK && !(coll = occl_mpi_coll_alloc()))
         status = bad(why, sizeof why, OCCL_ERR_RESOURCE, "no memory");
     if (status != OCCL_OK) {
-        free(blocks);
+        done_with(blocks, stage);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", why);
     }
     if (!nobody)
         status = occl_coll_create(m->core, c->tag, &args, &coll->core);
-    free(blocks);
+    done_with(blocks, stage);
     if (status != OCCL_OK) {
         occl_mpi_coll_release(coll);
         return occl_mpi_fail(m, c->comm, c->fn, status, "%s", occl_last_error());
@@ -851,7 +1045,7 @@ static int overlap(const call_t *r, const call_t *s)
     char why[256];
 
     if (r->root == MPI_PROC_NULL || s->root == MPI_PROC_NULL || side("", s->rcount, s->rtype, &st, &sn, why, sizeof why) != OCCL_OK ||
-        side("", r->rcount, r->rtype, &rt, &rn, why, sizeof why) != OCCL_OK)
+        side("", r->rcount, r->rtype, &rt, &rn, why, sizeof why) != OCCL_OK || st.gaps || rt.gaps)
         return 0;
     return at < to + rn * occl_host_type_bytes(rt.id) && to < at + sn * occl_host_type_bytes(st.id) && sn && rn;
 }

@@ -5,6 +5,8 @@
  *   process.c  the process: the core's context, MPI's progress hook, clean-up in MPI_Finalize
  *   error.c    statuses of the core -> MPI error codes with texts, error handlers
  *   type.c     datatypes -> the engine's numbers
+ *   layout.c   datatypes that a program has made: what they consist of, and where it lies
+ *   stage.c    what is packed, unpacked and combined around an operation
  *   op.c       ops -> the engine's numbers
  *   comm.c     attach, detach, private communicators
  *   coll.c     nonblocking and persistent operations: arguments -> occl_coll_args_t
@@ -127,18 +129,88 @@ typedef struct occl_mpi_type {
     uint32_t id;      /* OCCL_T_* */
     uint32_t ops;     /* that are defined for it, one bit an OCCL_OP_* */
     uint64_t n;       /* basic elements in one of the type */
+    /* Of a datatype that the program has made: */
+    struct occl_mpi_layout *layout; /* as long as the datatype is there, or with a reference */
+    int gaps;         /* its elements are not one behind the other */
+    int mixed;        /* they are of several basic types: id says bytes, and this which they are: */
+    uint64_t sig, len;
 } occl_mpi_type_t;
 
 void occl_mpi_types_init(void);
 occl_status_t occl_mpi_type_get(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len);
 const char *occl_mpi_type_name(uint32_t id);
+/* One that MPI or this library has defined? */
+int occl_mpi_type_known(MPI_Datatype datatype, occl_mpi_type_t *t);
+/* Of Fortran's kinds: 'i'nteger, 'r'eal, 'c'omplex. False: there is none. */
+int occl_mpi_type_by_size(char what, int size, occl_mpi_type_t *t);
+/* Is an MPI_Type_create_hindexed of two blocks one of this library's types, or a copy? */
+int occl_mpi_type_is_ours(const int *lengths, const MPI_Aint *places, MPI_Datatype of, occl_mpi_type_t *t);
 /* The types that this library has made, at MPI_Finalize */
 void occl_mpi_types_fini(void);
+
+/* --- layout.c ----------------------------------------------------------------------------------------------------- */
+
+typedef struct occl_mpi_run {
+    int64_t at;       /* bytes from the element's address */
+    uint64_t bytes;   /* of each piece */
+    uint64_t count;   /* of pieces */
+    int64_t stride;   /* bytes from one to the next */
+} occl_mpi_run_t;
+
+typedef struct occl_mpi_layout {
+    atomic_int refs;
+    atomic_int freed; /* the datatype is no more, or not ours to use */
+    MPI_Datatype datatype;
+    occl_mpi_type_t type;
+    occl_mpi_run_t *run;
+    size_t n;
+    uint64_t size;    /* bytes of one, packed */
+    int64_t extent;
+    int64_t low, high; /* bytes that one covers */
+} occl_mpi_layout_t;
+
+int occl_mpi_layouts_init(void);
+void occl_mpi_layouts_fini(void);
+occl_status_t occl_mpi_layout_get(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len);
+static inline void occl_mpi_layout_ref(occl_mpi_layout_t *l) { atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed); }
+void occl_mpi_layout_unref(occl_mpi_layout_t *l);
+/* Between `count` elements as they lie in the user's memory and as many bytes one behind the other, at most `bytes` of them. */
+void occl_mpi_pack(const occl_mpi_layout_t *l, void *packed, void *user, uint64_t count, uint64_t bytes, int unpack);
+/* A number for a sequence of basic types: for one `n` times over, and for `count` of a type. */
+uint64_t occl_mpi_sig_repeat(uint64_t sig, uint64_t len, uint64_t n);
+uint64_t occl_mpi_sig_of(const occl_mpi_type_t *t, uint64_t count);
+
+/* --- stage.c ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * What is done before and after each run of an operation whose data do not lie as the engine takes them: elements with gaps are
+ * packed and unpacked, contributions to a reduction by a function of the program are combined.
+ */
+typedef struct occl_mpi_stage occl_mpi_stage_t;
+typedef struct occl_mpi_op occl_mpi_op_t;
+enum { OCCL_STAGE_SEND, OCCL_STAGE_RECV };
+enum { OCCL_STAGE_IN = 1, OCCL_STAGE_OUT = 2 }; /* packed before, unpacked after */
+/* NULL: no memory */
+occl_mpi_stage_t *occl_mpi_stage_new(void);
+/* `count` elements at user, as t says: where they are one behind the other, in bytes from the side's start. False: no memory */
+int occl_mpi_stage_add(occl_mpi_stage_t *s, int side, const void *user, const occl_mpi_type_t *t, uint64_t count, int what, uint64_t *at_p);
+int occl_mpi_stage_has(const occl_mpi_stage_t *s, int side);
+/* Once all is added: the side's start. NULL: no memory */
+void *occl_mpi_stage_memory(occl_mpi_stage_t *s, int side);
+/* Also: n contributions of `bytes` bytes stand one behind the other in the receive side; the first `upto` are combined into `count`
+ * elements at result, from `skip` elements of each on. op: of the program; o: what is known of it, or NULL. */
+occl_status_t occl_mpi_stage_fold(occl_mpi_stage_t *s, MPI_Op op, occl_mpi_op_t *o, MPI_Datatype datatype, const occl_mpi_type_t *t,
+                                  uint64_t bytes, uint32_t upto, uint64_t skip, uint64_t count, void *result, char *why, size_t len);
+/* The core's view. It has a reference of its own as long as it needs it. */
+occl_stage_t *occl_mpi_stage_core(occl_mpi_stage_t *s);
+void occl_mpi_stage_unref(occl_mpi_stage_t *s);
+/* Frees what nobody needs any more. By threads that may call MPI. */
+void occl_mpi_stages_reap(void);
 
 /* --- op.c --------------------------------------------------------------------------------------------------------- */
 
 /* An op of this library. References: the list, until it is freed, and runs that call its function. */
-typedef struct occl_mpi_op {
+struct occl_mpi_op {
     struct occl_mpi_op *next;
     MPI_Op op;
     atomic_int refs;
@@ -147,12 +219,14 @@ typedef struct occl_mpi_op {
     MPI_User_function *fn; /* USER */
     uint32_t type;         /* PREMUL: OCCL_T_* of the scalar */
     uint64_t scale[4];
-} occl_mpi_op_t;
+};
 
 void occl_mpi_op_unref(occl_mpi_op_t *o);
 void occl_mpi_ops_fini(void);
-/* Sets op, and what goes with it, of a reduction of elements of `datatype`, which is t; or says why it cannot be. */
-occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mpi_type_t *t, occl_coll_args_t *a, char *why, size_t len);
+/* Sets op, and what goes with it, of a reduction of elements of `datatype`, which is t; or says why it cannot be. Of an op of the
+ * program it is OCCL_OP_USER, and *o_p, with a reference, what this library knows of it, or NULL. */
+occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mpi_type_t *t, occl_coll_args_t *a, occl_mpi_op_t **o_p,
+                                 char *why, size_t len);
 
 /* --- comm.c ------------------------------------------------------------------------------------------------------- */
 

@@ -239,14 +239,21 @@ static occl_status_t not_defined(uint32_t id, MPI_Datatype datatype, const occl_
     return OCCL_ERR_OP;
 }
 
-occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mpi_type_t *t, occl_coll_args_t *a, char *why, size_t len)
+occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mpi_type_t *t, occl_coll_args_t *a, occl_mpi_op_t **o_p,
+                                 char *why, size_t len)
 {
+    static const char gaps[] = "the elements of the datatype have gaps between them, or another order: a predefined op is not applied to "
+                               "such ones (an op of the program is)";
     occl_mpi_op_t *o;
     occl_status_t status = OCCL_OK;
     uint32_t id;
 
     if (OCCL_LIKELY(predefined(op, &id))) {
         a->op = id;
+        if (OCCL_UNLIKELY(t->gaps)) {
+            snprintf(why, len, "%s", gaps);
+            return OCCL_ERR_TYPE;
+        }
         return t->ops >> id & 1 ? OCCL_OK : not_defined(id, datatype, t, why, len);
     }
     if (op == MPI_OP_NULL) {
@@ -259,8 +266,13 @@ occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mp
     }
     o = find(op);
     if (!o || o->id == OCCL_OP_USER) {
-        snprintf(why, len, "ops made by MPI_Op_create are not supported: MPI offers no way to keep one alive while a run is pending");
-        status = OCCL_ERR_UNSUPPORTED;
+        a->op = OCCL_OP_USER;
+        *o_p = o;
+        return OCCL_OK;
+    }
+    if (t->gaps) {
+        snprintf(why, len, "%s", gaps);
+        status = OCCL_ERR_TYPE;
     } else if (o->id == OCCL_OP_AVG && (a->kind == OCCL_COLL_SCAN || a->kind == OCCL_COLL_EXSCAN)) {
         snprintf(why, len, "MPIX_OCCL_AVG is of all members, and a scan has fewer");
         status = OCCL_ERR_OP;
@@ -274,7 +286,6 @@ occl_status_t occl_mpi_reduction(MPI_Op op, MPI_Datatype datatype, const occl_mp
         a->op = o->id;
         memcpy(a->scale, o->scale, sizeof a->scale);
     }
-    if (o)
-        occl_mpi_op_unref(o);
+    occl_mpi_op_unref(o);
     return status;
 }

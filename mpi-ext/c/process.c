@@ -170,6 +170,8 @@ static int finalize_fn(MPI_Comm comm, int keyval, void *value, void *extra)
     occl_mpi.ctx = NULL;
     occl_mpi_req_drain();
     occl_mpi_comm_free_all();
+    occl_mpi_stages_reap();
+    occl_mpi_layouts_fini();
     PMPI_Cancel(&never);
     PMPI_Wait(&never, MPI_STATUS_IGNORE);
     PMPI_Comm_free(&occl_mpi.self);
@@ -234,6 +236,10 @@ static occl_status_t begin(char *why, size_t len)
 
     PMPI_Query_thread(&occl_mpi.level);
     occl_mpi_types_init();
+    if (!occl_mpi_layouts_init()) {
+        snprintf(why, len, "MPI could not make an attribute key of our own");
+        return OCCL_ERR_RESOURCE;
+    }
     (void)occl_mpi_class(OCCL_ERR_RESOURCE); /* makes the error classes: see error.c */
     occl_mpi.unique = make_unique();
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Datatypes -> the engine's numbers. */
+/* Datatypes that MPI or this library defines -> the engine's numbers. (Those that a program makes: layout.c) */
 #include "internal.h"
 
 #include <float.h>
@@ -272,9 +272,7 @@ OCCL_ALIAS(datatype);
 
 static void set_ours(int which, occl_mpi_type_t *t)
 {
-    t->id = our_type[which].id;
-    t->ops = ops_of(t->id);
-    t->n = 1;
+    *t = (occl_mpi_type_t){.id = our_type[which].id, .ops = ops_of(our_type[which].id), .n = 1};
 }
 
 static int is_ours(MPI_Datatype datatype, occl_mpi_type_t *t)
@@ -309,226 +307,49 @@ static const char *const type_name[OCCL_T_COUNT] = {
 
 const char *occl_mpi_type_name(uint32_t id) { return id < OCCL_T_COUNT ? type_name[id] : "?"; }
 
-/* --- derived types ------------------------------------------------------------------------------------------------ */
-
-static const char *combiner_name(int combiner)
+int occl_mpi_type_by_size(char what, int size, occl_mpi_type_t *t)
 {
-    switch (combiner) {
-    case MPI_COMBINER_VECTOR: return "MPI_Type_vector";
-    case MPI_COMBINER_HVECTOR: return "MPI_Type_create_hvector";
-    case MPI_COMBINER_INDEXED: return "MPI_Type_indexed";
-    case MPI_COMBINER_HINDEXED: return "MPI_Type_create_hindexed";
-    case MPI_COMBINER_INDEXED_BLOCK: return "MPI_Type_create_indexed_block";
-    case MPI_COMBINER_HINDEXED_BLOCK: return "MPI_Type_create_hindexed_block";
-    case MPI_COMBINER_STRUCT: return "MPI_Type_create_struct";
-    case MPI_COMBINER_SUBARRAY: return "MPI_Type_create_subarray";
-    case MPI_COMBINER_DARRAY: return "MPI_Type_create_darray";
-    case MPI_COMBINER_RESIZED: return "MPI_Type_create_resized";
-    default: return "a constructor that is not known here";
-    }
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+
+    if (what == 'i')
+        type = size == 1 ? MPI_INT8_T : size == 2 ? MPI_INT16_T : size == 4 ? MPI_INT32_T : size == 8 ? MPI_INT64_T : type;
+    else if (what == 'r')
+        type = size == 4 ? MPI_FLOAT : size == 8 ? MPI_DOUBLE : type;
+    else
+        type = size == 8 ? MPI_C_FLOAT_COMPLEX : size == 16 ? MPI_C_DOUBLE_COMPLEX : type;
+#ifdef MPI_REAL16
+    if (what == 'r' && size == 16)
+        type = MPI_REAL16;
+#endif
+#ifdef MPI_COMPLEX32
+    if (what == 'c' && size == 32)
+        type = MPI_COMPLEX32;
+#endif
+    return type != MPI_DATATYPE_NULL && occl_mpi_type_known(type, t);
 }
 
-static occl_status_t refuse(char *why, size_t len, int combiner, const char *reason)
+int occl_mpi_type_known(MPI_Datatype datatype, occl_mpi_type_t *t)
 {
-    snprintf(why, len, "a datatype made by %s %s; only types that lie in memory without gaps, in order, over one basic type "
-             "can be used", combiner_name(combiner), reason);
-    return OCCL_ERR_TYPE;
-}
+    const occl_mpi_type_t *known = lookup(datatype);
 
-static occl_status_t decode(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len, int depth);
-
-/* Blocks of a child type, one after the other: each must begin where the one before ended. disp in bytes. */
-typedef struct {
-    occl_mpi_type_t child;
-    int have_child;
-    int64_t end;  /* in bytes */
-    uint64_t n;   /* basic elements so far */
-} layout_t;
-
-static int place(layout_t *l, int64_t disp, int64_t blocks, const occl_mpi_type_t *child)
-{
-    uint64_t bytes;
-
-    if (blocks == 0 || child->n == 0)
+    if (OCCL_LIKELY(known != NULL)) {
+        *t = *known;
         return 1;
-    if (l->have_child && l->child.id != child->id)
+    }
+    return is_ours(datatype, t);
+}
+
+int occl_mpi_type_is_ours(const int *lengths, const MPI_Aint *places, MPI_Datatype of, occl_mpi_type_t *t)
+{
+    if (lengths[1] != 0 || places[1] < OUR_PLACE || places[1] >= OUR_PLACE + OUR_TYPES || of != MPI_BYTE)
         return 0;
-    l->child = *child;
-    l->have_child = 1;
-    if (blocks < 0 || disp != l->end || __builtin_mul_overflow((uint64_t)blocks, child->n, &bytes) ||
-        __builtin_mul_overflow(bytes, (uint64_t)type_bytes[child->id], &bytes) || bytes > INT64_MAX / 2)
-        return 0;
-    l->end += (int64_t)bytes;
-    l->n += (uint64_t)blocks * child->n;
+    set_ours((int)(places[1] - OUR_PLACE), t);
     return 1;
-}
-
-static int64_t span(const occl_mpi_type_t *t) { return (int64_t)(t->n * type_bytes[t->id]); }
-
-static void free_child(MPI_Datatype *child)
-{
-    int i, a, d, combiner;
-
-    /* What Type_get_contents returns for a predefined type must not be freed. */
-    if (*child != MPI_DATATYPE_NULL && PMPI_Type_get_envelope(*child, &i, &a, &d, &combiner) == MPI_SUCCESS &&
-        combiner != MPI_COMBINER_NAMED && combiner != MPI_COMBINER_F90_REAL && combiner != MPI_COMBINER_F90_COMPLEX &&
-        combiner != MPI_COMBINER_F90_INTEGER)
-        PMPI_Type_free(child);
-}
-
-static occl_status_t decode_derived(MPI_Datatype datatype, int combiner, int ni, int na, int nd, occl_mpi_type_t *type_p,
-                                    char *why, size_t len, int depth)
-{
-    static const char gaps[] = "has gaps, overlaps or another order, or mixes basic types";
-    occl_status_t status = OCCL_OK;
-    layout_t l;
-    occl_mpi_type_t *c = NULL;
-    MPI_Datatype *child = calloc((size_t)nd + 1, sizeof *child);
-    int *i = calloc((size_t)ni + 1, sizeof *i);
-    MPI_Aint *a = calloc((size_t)na + 1, sizeof *a), lb, extent;
-    int good = 1, got = 0;
-
-    memset(&l, 0, sizeof l);
-    c = calloc((size_t)nd + 1, sizeof *c);
-    if (!child || !i || !a || !c) {
-        snprintf(why, len, "no memory to look into a datatype");
-        status = OCCL_ERR_RESOURCE;
-        goto out;
-    }
-    if (PMPI_Type_get_contents(datatype, ni, na, nd, i, a, child) != MPI_SUCCESS) {
-        status = refuse(why, len, combiner, "cannot be looked into");
-        goto out;
-    }
-    got = 1;
-    for (int k = 0; k < nd && status == OCCL_OK; k++)
-        status = decode(child[k], &c[k], why, len, depth + 1);
-    if (status != OCCL_OK)
-        goto out;
-
-    switch (combiner) {
-    case MPI_COMBINER_DUP:
-        *type_p = c[0];
-        goto out;
-    case MPI_COMBINER_CONTIGUOUS: /* count */
-        good = place(&l, 0, i[0], &c[0]);
-        break;
-    case MPI_COMBINER_VECTOR: /* count, blocklength, stride */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, (int64_t)k * i[2] * span(&c[0]), i[1], &c[0]);
-        break;
-    case MPI_COMBINER_HVECTOR: /* count, blocklength; stride in bytes */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, (int64_t)k * a[0], i[1], &c[0]);
-        break;
-    case MPI_COMBINER_INDEXED: /* count, blocklengths, displacements */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, (int64_t)i[1 + i[0] + k] * span(&c[0]), i[1 + k], &c[0]);
-        break;
-    case MPI_COMBINER_HINDEXED: /* count, blocklengths; displacements in bytes */
-        if (i[0] == 2 && i[2] == 0 && a[1] >= OUR_PLACE && a[1] < OUR_PLACE + OUR_TYPES && child[0] == MPI_BYTE) {
-            set_ours((int)(a[1] - OUR_PLACE), type_p);
-            goto out;
-        }
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, a[k], i[1 + k], &c[0]);
-        break;
-    case MPI_COMBINER_INDEXED_BLOCK: /* count, blocklength, displacements */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, (int64_t)i[2 + k] * span(&c[0]), i[1], &c[0]);
-        break;
-    case MPI_COMBINER_HINDEXED_BLOCK: /* count, blocklength; displacements in bytes */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, a[k], i[1], &c[0]);
-        break;
-    case MPI_COMBINER_STRUCT: /* count, blocklengths; displacements in bytes; types */
-        for (int k = 0; k < i[0] && good; k++)
-            good = place(&l, a[k], i[1 + k], &c[k]);
-        break;
-    case MPI_COMBINER_RESIZED: /* lb, extent in bytes */
-        good = place(&l, 0, 1, &c[0]) && a[0] == 0 && a[1] == l.end;
-        break;
-    case MPI_COMBINER_SUBARRAY: { /* ndims, sizes, subsizes, starts, order: the whole array, or it has gaps */
-        uint64_t n = 1;
-        for (int k = 0; k < i[0]; k++) {
-            good = good && i[1 + i[0] + k] == i[1 + k];
-            n *= (uint64_t)i[1 + k];
-        }
-        good = good && place(&l, 0, (int64_t)n, &c[0]);
-        break;
-    }
-    default:
-        status = refuse(why, len, combiner, "is not supported");
-        goto out;
-    }
-    if (good && PMPI_Type_get_extent(datatype, &lb, &extent) == MPI_SUCCESS && (l.n == 0 || (lb == 0 && extent == l.end))) {
-        type_p->id = l.have_child ? l.child.id : OCCL_T_BYTE;
-        type_p->n = l.n;
-        type_p->ops = l.have_child ? l.child.ops : 0;
-    } else {
-        status = refuse(why, len, combiner, gaps);
-    }
-out:
-    for (int k = 0; got && k < nd; k++)
-        free_child(&child[k]);
-    free(child);
-    free(i);
-    free(a);
-    free(c);
-    return status;
-}
-
-static occl_status_t decode(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len, int depth)
-{
-    const occl_mpi_type_t *t;
-    int ni, na, nd, combiner, size = 0;
-    char name[MPI_MAX_OBJECT_NAME + 1] = "";
-
-    if (datatype == MPI_DATATYPE_NULL) {
-        snprintf(why, len, "the datatype is MPI_DATATYPE_NULL");
-        return OCCL_ERR_TYPE;
-    }
-    if ((t = lookup(datatype)) != NULL) {
-        *type_p = *t;
-        return OCCL_OK;
-    }
-    if (is_ours(datatype, type_p))
-        return OCCL_OK;
-    if (depth > 16 || PMPI_Type_get_envelope(datatype, &ni, &na, &nd, &combiner) != MPI_SUCCESS) {
-        snprintf(why, len, depth > 16 ? "the datatype is nested too deeply" : "the datatype is not valid");
-        return OCCL_ERR_TYPE;
-    }
-    switch (combiner) {
-    case MPI_COMBINER_NAMED:
-        PMPI_Type_get_name(datatype, name, &size);
-        snprintf(why, len, "the predefined datatype %s is not supported", name);
-        return OCCL_ERR_TYPE;
-    case MPI_COMBINER_F90_REAL:
-    case MPI_COMBINER_F90_COMPLEX:
-    case MPI_COMBINER_F90_INTEGER:
-        PMPI_Type_size(datatype, &size);
-        if (combiner == MPI_COMBINER_F90_INTEGER)
-            t = lookup(size == 1 ? MPI_INT8_T : size == 2 ? MPI_INT16_T : size == 4 ? MPI_INT32_T : MPI_INT64_T);
-        else if (combiner == MPI_COMBINER_F90_REAL)
-            t = lookup(size == 4 ? MPI_FLOAT : MPI_DOUBLE);
-        else
-            t = lookup(size == 8 ? MPI_C_FLOAT_COMPLEX : MPI_C_DOUBLE_COMPLEX);
-        if (t && (uint64_t)size == t->n * type_bytes[t->id]) {
-            *type_p = *t;
-            return OCCL_OK;
-        }
-        return refuse(why, len, combiner, "is not supported");
-    default:
-        return decode_derived(datatype, combiner, ni, na, nd, type_p, why, len, depth);
-    }
 }
 
 occl_status_t occl_mpi_type_get(MPI_Datatype datatype, occl_mpi_type_t *type_p, char *why, size_t len)
 {
-    const occl_mpi_type_t *t = lookup(datatype);
-
-    if (OCCL_LIKELY(t != NULL)) {
-        *type_p = *t;
+    if (OCCL_LIKELY(occl_mpi_type_known(datatype, type_p)))
         return OCCL_OK;
-    }
-    return decode(datatype, type_p, why, len, 0);
+    return occl_mpi_layout_get(datatype, type_p, why, len);
 }

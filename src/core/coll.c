@@ -654,6 +654,8 @@ void occl_coll_unref(occl_coll_t *coll)
     }
     free(coll->text);
     free(coll->blocks);
+    if (coll->args.stage)
+        coll->args.stage->release(coll->args.stage);
     c->n_colls--;
     free(coll);
     occl_comm_unref(c);
@@ -717,6 +719,15 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
         coll->wire.op |= (uint32_t)occl_hash_bytes(args->scale, sizeof(args->scale), 1) << 8;
     coll->wire.root = rooted(args->kind) ? args->root : -1;
     coll->wire.count = args->kind == OCCL_COLL_BARRIER ? 0 : args->count;
+    if (OCCL_UNLIKELY(args->as)) {
+        coll->wire.kind = args->as_kind | WIRE_OF_USER;
+        coll->wire.op = args->as_op;
+        coll->wire.count = args->as_count;
+    }
+    if (OCCL_UNLIKELY(args->as_types != 0))
+        coll->wire.type |= args->as_types << 8;
+    if (args->stage)
+        args->stage->retain(args->stage);
     {
         /* Sender and receiver may pass different counts. */
         uint64_t h = occl_hash_mix(coll->wire.kind + 1);
@@ -794,6 +805,7 @@ static void run_prepare(occl_run_t *r, occl_coll_t *coll, int starter)
     r->gated = 0;
     r->hidden = 0;
     r->copied = 0;
+    r->staged = 0;
     r->held = r->enqueued = 0;
     r->refused = OCCL_OK;
     r->ticket.value = 0;
@@ -829,6 +841,8 @@ static int coll_is_message(const occl_coll_t *coll) { return coll->args.kind == 
 void occl_message_to_self(occl_run_t *r)
 {
     occl_tag_t *t = r->tag;
+    if (occl_run_stage(r))
+        return;
     occl_list_push_back(r->coll->args.sender ? &t->self_sends : &t->self_recvs, &r->in_tag);
     r->state = RUN_GATE;
     while (!occl_list_empty(&t->self_sends) && !occl_list_empty(&t->self_recvs)) {
@@ -861,6 +875,8 @@ void occl_message_to_self(occl_run_t *r)
             memcpy(da->recv, sa->send, sa->count * occl_host_type_bytes(sa->type));
         }
         d->bytes = s->bytes = sa->count * occl_host_type_bytes(sa->type);
+        occl_list_remove(&s->in_tag); /* their outcome may have to wait for what the layer above does */
+        occl_list_remove(&d->in_tag);
         occl_run_finish(s, status, status ? occl_text("%s", why) : NULL);
         occl_run_finish(d, status, status ? occl_text("%s", why) : NULL);
     }

@@ -116,6 +116,22 @@ occl_status_t occl_mem_unregister(occl_comm_t *comm, void *p);
  * both ends, except in place of a gatherv (root), scatterv (root) or allgatherv. In place of an alltoallv or alltoallw `sends` is
  * not looked at. REDUCE_SCATTER: recvs are the members' blocks, n elements each; peer, at and count are filled in.
  */
+
+/*
+ * What the layer above does around each run, where the user's data are not what the engine works on. Not for far devices. before: once
+ * the run's queue has come to it and no earlier run of its tag is left, before anybody can look at its buffers. after: the outputs are
+ * there, the run is not over yet; it becomes what after returns. received: of a message, else UINT64_MAX. No lock is held, and any
+ * thread calls; after of `application` is called by the application's threads only, inside calls of theirs that make progress.
+ * Either may be NULL. release may be called under the lock.
+ */
+typedef struct occl_stage {
+    void (*before)(struct occl_stage *s);
+    occl_status_t (*after)(struct occl_stage *s, uint64_t received);
+    void (*retain)(struct occl_stage *s);
+    void (*release)(struct occl_stage *s);
+    int application;
+} occl_stage_t;
+
 typedef struct occl_coll_args {
     occl_collkind_t kind;
     uint32_t type, op;
@@ -130,6 +146,12 @@ typedef struct occl_coll_args {
     int priority;
     uint32_t nsends, nrecvs;
     const occl_block_t *sends, *recvs;
+    occl_stage_t *stage;     /* or NULL; the collective retains it */
+    /* What the members compare and read of it, where that is something else: a reduction that is a movement as far as this goes */
+    int as;                  /* as_kind, as_op and as_count hold */
+    uint32_t as_kind, as_op;
+    uint64_t as_count;
+    uint32_t as_types;       /* not 0: a hash of several basic types, of which `type` knows the bytes only */
 } occl_coll_args_t;
 
 /* Checks what can be checked here and now (op/type pair, root, tag, count overflow, NULL buffers with count > 0, aliasing). */

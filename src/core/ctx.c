@@ -63,9 +63,16 @@ uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes)
     return occl_arena_alloc(ctx->arena, bytes, 64);
 }
 
+static __thread int is_helper;
+
 void occl_ctx_unlock(occl_ctx_t *ctx)
 {
     int wants;
+    if (OCCL_UNLIKELY(!occl_list_empty(&ctx->deferred)) && !is_helper) {
+        occl_list_t *e;
+        while ((e = occl_list_pop(&ctx->deferred)) != NULL)
+            occl_list_push_back(&ctx->called, e);
+    }
     if (OCCL_UNLIKELY(ctx->queues_kicked))
         occl_queues_run(ctx);
     while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
@@ -73,12 +80,39 @@ void occl_ctx_unlock(occl_ctx_t *ctx)
         occl_run_t *r = OCCL_CONTAINER(e, occl_run_t, in_called);
         void (*fn)(void *, occl_run_t *) = r->fn;
         void *state = r->fn_state;
+        if (OCCL_UNLIKELY(r->staged == 1)) {
+            if (!r->over) {
+                occl_unlock(&ctx->lock);
+                r->coll->args.stage->before(r->coll->args.stage);
+                occl_lock(&ctx->lock);
+            }
+            r->staged = 2;
+            if (!r->over && r->tag->n == 1 && r->coll->args.kind == OCCL_COLL_SENDRECV)
+                occl_message_to_self(r);
+            else if (!r->over && r->state == RUN_QUEUED && r->tag->queue.next == &r->in_tag)
+                occl_run_publish(r);
+            occl_run_unref(r);
+            if (OCCL_UNLIKELY(ctx->queues_kicked))
+                occl_queues_run(ctx);
+            continue;
+        }
         if (r->state == RUN_COPY) { /* nobody else touches it now: the run is active, its tag's head */
+            occl_stage_t *stage = r->coll->args.stage;
+            occl_status_t status = OCCL_OK;
+            if (OCCL_UNLIKELY(stage && stage->application && is_helper)) {
+                occl_list_push_back(&ctx->deferred, &r->in_called);
+                if (ctx->sleepers)
+                    occl_host_wake(&ctx->sleeper->sleeping);
+                continue;
+            }
             occl_unlock(&ctx->lock);
-            occl_run_copy_out(r);
+            if (OCCL_UNLIKELY(stage != NULL))
+                status = stage->after(stage, r->coll->args.kind == OCCL_COLL_SENDRECV ? r->bytes : UINT64_MAX);
+            else
+                occl_run_copy_out(r);
             occl_lock(&ctx->lock);
             r->copied = 1;
-            occl_run_finish(r, OCCL_OK, NULL);
+            occl_run_finish(r, status, status == OCCL_OK ? NULL : occl_text("what is done with the results has failed"));
             if (OCCL_UNLIKELY(ctx->queues_kicked))
                 occl_queues_run(ctx);
             continue;
@@ -105,6 +139,7 @@ static int helper_pass(void *state, int sure)
 {
     occl_ctx_t *ctx = state;
     int moved = 0;
+    is_helper = 1;
     if (sure)
         occl_ctx_lock(ctx);
     else if (!occl_trylock(&ctx->lock))
@@ -179,6 +214,7 @@ occl_status_t occl_ctx_create(occl_device_kind_t device, int threads_are_ranks, 
     occl_list_init(&ctx->queues);
     occl_list_init(&ctx->unchecked);
     occl_list_init(&ctx->called);
+    occl_list_init(&ctx->deferred);
     occl_list_init(&ctx->pool_free);
     occl_hash_init(&ctx->given);
     s = occl_env_load(&ctx->env, err, errlen);

@@ -98,6 +98,8 @@ typedef struct occl_table {
     occl_block_t e[];
 } occl_table_t;
 #define WIRE_IN_PLACE 0x10000u /* or-ed to kind: in place on this rank, where all must agree */
+#define WIRE_OF_USER 0x20000u  /* the same: a reduction of the layer above (occl_coll_args_t.as) */
+#define WIRE_KIND 0xffffu
 
 /* A tag of one rank, in its arena. mbox[channel * nmembers + member]: offset of the mailbox that this member writes to, 0
  * while there is none; the owner releases it once the mailbox is zeroed. */
@@ -173,7 +175,8 @@ struct occl_ctx {
     occl_list_t bells;           /* occl_run_t.in_bells: enqueued, and their streams have not come to them yet */
     occl_list_t queues;          /* occl_hqueue_t.in_ctx */
     int queues_kicked;           /* one of them may go on */
-    occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called; or RUN_COPY */
+    occl_list_t called;          /* occl_run_t.in_called: over, callback not yet called; or RUN_COPY; or staged == 1 */
+    occl_list_t deferred;        /* the same, RUN_COPY, that the helper has left to the application's threads */
     uint32_t pending;            /* runs that are not over; also read without the lock (relaxed) */
     uint32_t waiters;            /* threads in a wait: the helper keeps out of their way */
     uint32_t turns;              /* passes of the application's threads: out of the way of those, too, that come again and again */
@@ -347,7 +350,8 @@ struct occl_run {
     occl_status_t refused;       /* its start has failed after it took its place: published as such */
     occl_ticket_t ticket;
     occl_list_t in_bells;
-    int copied;                  /* out of the bounce buffer */
+    int copied;                  /* out of the bounce buffer, or `after` has been called */
+    int staged;                  /* 1: `before` is due or being called; 2: it has been */
     int hidden;                  /* the plan is coll's alt */
     int mapped;                  /* far: 1 all the members' buffers are, and held; -1 one cannot be */
     occl_run_t *partner;         /* far, a message to oneself: the send that ends with this receive */
@@ -403,6 +407,11 @@ static inline int occl_ctx_wants(const occl_ctx_t *ctx)
 }
 /* Releases the lock and calls the callbacks that became due. */
 void occl_ctx_unlock(occl_ctx_t *ctx);
+/* There are some. */
+static inline int occl_ctx_has_calls(const occl_ctx_t *ctx)
+{
+    return OCCL_UNLIKELY(!occl_list_empty(&ctx->called) || !occl_list_empty(&ctx->deferred));
+}
 
 /* comm.c */
 void occl_comm_ref(occl_comm_t *c);
@@ -481,6 +490,8 @@ void occl_device_event(occl_ctx_t *ctx, occl_dev_run_t *dev, uint32_t what);
 /* Nothing comes back from it any more. */
 void occl_device_lost(occl_ctx_t *ctx, occl_device_t *dev);
 void occl_run_copy_out(occl_run_t *r); /* no lock */
+/* `before` is due: whoever releases the lock calls it, and then the run goes on where it is asked for this. True: so it is. */
+int occl_run_stage(occl_run_t *r);
 /* Frees all that it holds, but not the object. */
 void occl_run_strip(occl_run_t *r, occl_comm_t *c);
 uint64_t occl_mailbox_room(const occl_comm_t *c, uint32_t channel);

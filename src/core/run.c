@@ -364,12 +364,28 @@ static int early_allowed(const occl_run_t *r)
     return !r->gated && dev->outstanding < dev->eager_room && occl_list_empty(&dev->waiting);
 }
 
+int occl_run_stage(occl_run_t *r)
+{
+    const occl_coll_t *coll = coll_of(r);
+    if (OCCL_LIKELY(!coll || !coll->args.stage || !coll->args.stage->before || r->staged == 2))
+        return 0;
+    if (!r->staged) {
+        r->staged = 1;
+        r->state = RUN_QUEUED;
+        occl_run_ref(r);
+        occl_list_push_back(&r->comm->ctx->called, &r->in_called);
+    }
+    return 1;
+}
+
 /* The run has become the head of its tag. */
 void occl_run_publish(occl_run_t *r)
 {
     occl_tag_t *t = r->tag;
     occl_ctx_t *ctx = t->comm->ctx;
     uint32_t flags = 0;
+    if (occl_run_stage(r))
+        return;
     if (!coll_of(r)) { /* a start that failed: tell the members, and wait for them */
         write_record(r, REC_ERROR, 0);
         occl_tag_wake(t);
@@ -983,6 +999,18 @@ void occl_run_finish(occl_run_t *r, occl_status_t status, char *text)
     occl_coll_t *coll = coll_of(r);
     if (r->state == RUN_ROOM)
         occl_list_remove(&r->in_room);
+    if (OCCL_UNLIKELY(coll && coll->args.stage)) {
+        if (status == OCCL_OK && coll->args.stage->after && !r->copied) {
+            r->state = RUN_COPY;
+            occl_list_push_back(&ctx->called, &r->in_called);
+            return;
+        }
+        if (r->staged == 1 && !occl_list_empty(&r->in_called)) { /* failed or withdrawn before `before` was called */
+            occl_list_remove(&r->in_called);
+            r->staged = 0;
+            r->refs--; /* the tag has one, too */
+        }
+    }
     if (OCCL_UNLIKELY(r->comm->dev->ops->far != NULL)) {
         if (status == OCCL_OK && coll && coll->rbuf.bounce && !r->copied) {
             r->state = RUN_COPY;
@@ -1069,10 +1097,12 @@ static void field(char *buf, size_t len, const occl_record_t *rec, int which)
     else if (failed)
         return;
     else if (which == 1)
-        (void)snprintf(buf, len, "%s%s", occl_coll_name(rec->kind & ~WIRE_IN_PLACE),
+        (void)snprintf(buf, len, "%s%s", occl_coll_name(rec->kind & WIRE_KIND),
                        rec->kind & WIRE_IN_PLACE ? " (in place)" : "");
     else if (which == 2)
         (void)snprintf(buf, len, "%llu", (unsigned long long)rec->count);
+    else if (which == 3 && rec->type > 0xff)
+        (void)snprintf(buf, len, "several basic types (#%06x)", rec->type >> 8);
     else if (which == 3)
         (void)snprintf(buf, len, "%s", occl_type_name(rec->type));
     else if (which == 4 && (rec->op & 0xff) == OCCL_OP_PREMUL)
@@ -1227,7 +1257,7 @@ char *occl_run_mismatch_text(occl_run_t *r)
         int alike = 1;
         for (uint32_t i = 0; i < t->n; i++)
             alike &= !recs[i].word || ((recs[i].word & 0xff) != REC_ERROR && recs[i].kind == recs[t->me].kind);
-        if (alike && recs[t->me].table && occl_coll_exchanges(recs[t->me].kind & ~WIRE_IN_PLACE))
+        if (alike && recs[t->me].table && occl_coll_exchanges(recs[t->me].kind & WIRE_KIND))
             any |= unequal_blocks(r, recs, &b) > 0;
         else if (alike && recs[t->me].table)
             any |= unequal_lengths(r, recs, &b) > 0;

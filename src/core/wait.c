@@ -178,7 +178,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
         }
         moved = occl_ctx_progress(ctx, focus, phase == SPIN);
         if (phase == SLEEP) {
-            if (!moved && !over(state) && occl_list_empty(&ctx->called) && !ctx->queues_kicked) {
+            if (!moved && !over(state) && !occl_ctx_has_calls(ctx) && !ctx->queues_kicked) {
                 int bounded = busy(ctx);
                 ctx->n_sleeps++;
                 slept++;
@@ -194,7 +194,7 @@ static void wait_loop(occl_ctx_t *ctx, occl_run_t *focus, int (*over)(void *), v
             }
             occl_store_relaxed32(&ctx->sleeper->sleeping, --ctx->sleepers);
         }
-        if (!occl_list_empty(&ctx->called) || ctx->queues_kicked) {
+        if (occl_ctx_has_calls(ctx) || ctx->queues_kicked) {
             occl_ctx_unlock(ctx);
             occl_ctx_lock(ctx);
             moved = 1;

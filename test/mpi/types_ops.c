@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <wchar.h>
 
 static MPI_Comm comm;
@@ -564,10 +565,550 @@ static void not_a_number(void)
     ok_all(same, "%d ranks: and all members have the same bits, of NaNs too", np);
 }
 
+/* --- derived types ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    double v;
+    int k;
+    char c;
+} mixed_t; /* 3 bytes of padding at its end */
+
+enum { NMADE = 14 };
+static MPI_Datatype made[NMADE];
+static const char *const made_name[NMADE] = {"vector", "hvector", "indexed", "hindexed", "indexed_block", "hindexed_block", "struct",
+                                             "subarray", "subarray of Fortran", "resized", "darray", "darray, cyclic", "nested",
+                                             "backwards"};
+static void make_derived(void)
+{
+    int lens[4] = {3, 1, 0, 2}, disp[4] = {8, 1, 5, 14}, size[3] = {4, 5, 6}, sub[3] = {2, 3, 4}, start[3] = {1, 1, 2}, mlen[3] = {1, 1, 1};
+    int gsize[2] = {7, 9}, distrib[2] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC}, darg[2] = {MPI_DISTRIBUTE_DFLT_DARG, 2}, procs[2] = {2, 2};
+    int cyclic[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE}, cargs[2] = {3, MPI_DISTRIBUTE_DFLT_DARG}, cprocs[2] = {3, 1};
+    MPI_Aint where[4] = {40, 4, 16, 72}, mdisp[3] = {offsetof(mixed_t, v), offsetof(mixed_t, k), offsetof(mixed_t, c)};
+    MPI_Datatype mtypes[3] = {MPI_DOUBLE, MPI_INT, MPI_CHAR}, tmp;
+
+    MPI_Type_vector(4, 2, 3, MPI_INT, &made[0]);
+    MPI_Type_create_hvector(5, 1, 12, MPI_SHORT, &made[1]);
+    MPI_Type_indexed(4, lens, disp, MPI_FLOAT, &made[2]);
+    MPI_Type_create_hindexed(4, lens, where, MPI_INT, &made[3]);
+    MPI_Type_create_indexed_block(4, 2, disp, MPI_DOUBLE, &made[4]);
+    MPI_Type_create_hindexed_block(4, 1, where, MPI_INT, &made[5]);
+    MPI_Type_create_struct(3, mlen, mdisp, mtypes, &tmp);
+    MPI_Type_create_resized(tmp, 0, sizeof(mixed_t), &made[6]);
+    MPI_Type_free(&tmp);
+    MPI_Type_create_subarray(3, size, sub, start, MPI_ORDER_C, MPI_INT, &made[7]);
+    MPI_Type_create_subarray(3, size, sub, start, MPI_ORDER_FORTRAN, MPI_SHORT, &made[8]);
+    MPI_Type_create_resized(MPI_INT, -4, 20, &made[9]);
+    MPI_Type_create_darray(4, 3, 2, gsize, distrib, darg, procs, MPI_ORDER_C, MPI_INT, &made[10]);
+    MPI_Type_create_darray(3, 1, 2, gsize, cyclic, cargs, cprocs, MPI_ORDER_FORTRAN, MPI_DOUBLE, &made[11]);
+    MPI_Type_vector(2, 2, 3, made[0], &made[12]);
+    MPI_Type_vector(3, 1, -2, MPI_INT, &made[13]);
+    for (int i = 0; i < NMADE; i++)
+        MPI_Type_commit(&made[i]);
+}
+
+/* Room for n of a type on both sides of `base`, all of it filled. */
+typedef struct {
+    unsigned char *room, *base;
+    size_t bytes;
+} vessel_t;
+static vessel_t vessel(MPI_Datatype t, int n, int salt)
+{
+    MPI_Aint lb, extent, tlb, textent;
+    vessel_t v;
+
+    MPI_Type_get_extent(t, &lb, &extent);
+    MPI_Type_get_true_extent(t, &tlb, &textent);
+    v.bytes = (size_t)(labs(extent) * n + labs(tlb) + labs(lb) + textent) * 2 + 128;
+    v.room = malloc(v.bytes);
+    v.base = v.room + v.bytes / 2 / 16 * 16;
+    for (size_t i = 0; i < v.bytes; i++)
+        v.room[i] = (unsigned char)(i * 7 + (size_t)salt * 13 + (i >> 8));
+    return v;
+}
+/* What MPI_Pack makes of n elements; `packed` is big enough. */
+static int pack(const void *base, int n, MPI_Datatype t, void *packed, int room)
+{
+    int at = 0;
+
+    MPI_Pack(base, n, t, packed, room, &at, MPI_COMM_SELF);
+    return at;
+}
+static void unpack(const void *packed, int bytes, void *base, int n, MPI_Datatype t)
+{
+    int at = 0;
+
+    MPI_Unpack(packed, bytes, &at, base, n, t, MPI_COMM_SELF);
+}
+
+/* Every movement with a type with gaps at both ends, against MPI_Pack and MPI_Unpack; what is not of the type is left alone. */
+static void movements(void)
+{
+    enum { MOST = 700 };
+    static char packed[4][1 << 18];
+    int bad = 0, cases = 0;
+
+    for (int k = 0; k < NMADE; k++) {
+        for (int n = 1; n <= MOST; n = n == 1 ? 5 : n == 5 ? MOST : MOST + 1) {
+            MPI_Datatype t = made[k];
+            int size, right = (me + 1) % np, left = (me + np - 1) % np, root = n % np, good = 1;
+            vessel_t in = vessel(t, n * np, me), out = vessel(t, n * np, me + 100), want = vessel(t, n * np, me + 100), of;
+            MPI_Request req[2];
+            MPI_Status st[2];
+
+            MPI_Type_size(t, &size);
+            for (int what = 0; what < 7; what++) {
+                memcpy(out.room, want.room, out.bytes);
+                switch (what) {
+                case 0: /* bcast */
+                    good &= MPIX_Occl_ibcast(me == root ? in.base : out.base, n, t, root, 1, comm, &req[0]) == MPI_SUCCESS;
+                    break;
+                case 1: good &= MPIX_Occl_iallgather(in.base, n, t, out.base, n, t, 1, comm, &req[0]) == MPI_SUCCESS; break;
+                case 2: good &= MPIX_Occl_ialltoall(in.base, n, t, out.base, n, t, 1, comm, &req[0]) == MPI_SUCCESS; break;
+                case 3: good &= MPIX_Occl_igather(in.base, n, t, out.base, n, t, root, 1, comm, &req[0]) == MPI_SUCCESS; break;
+                case 4: good &= MPIX_Occl_iscatter(in.base, n, t, out.base, n, t, root, 1, comm, &req[0]) == MPI_SUCCESS; break;
+                case 5: /* a message that is shorter than the buffer */
+                    good &= MPIX_Occl_irecv(out.base, n + 3 > n * np ? n : n + 3, t, left, 2, comm, &req[0]) == MPI_SUCCESS &&
+                            MPIX_Occl_isend(in.base, n, t, right, 2, comm, &req[1]) == MPI_SUCCESS;
+                    break;
+                case 6: good &= MPIX_Occl_iallgather(MPI_IN_PLACE, 0, t, out.base, n, t, 1, comm, &req[0]) == MPI_SUCCESS; break;
+                }
+                good = good && MPIX_Occl_waitall(what == 5 ? 2 : 1, req, st) == MPI_SUCCESS;
+                /* The same with MPI's own packing of what each rank has */
+                {
+                    vessel_t ref = vessel(t, n * np, me + 100);
+                    MPI_Aint lb, extent;
+                    int bytes = 0;
+
+                    MPI_Type_get_extent(t, &lb, &extent);
+                    for (int r = 0; r < np; r++) {
+                        of = vessel(t, n * np, what == 6 ? r + 100 : r);
+                        switch (what) {
+                        case 0:
+                            if (r == root && me != root) {
+                                bytes = pack(of.base, n, t, packed[0], sizeof packed[0]);
+                                unpack(packed[0], bytes, ref.base, n, t);
+                            }
+                            break;
+                        case 1: case 3: case 6:
+                            bytes = pack(of.base + (what == 6 ? (MPI_Aint)r * n * extent : 0), n, t, packed[0], sizeof packed[0]);
+                            if (what != 3 || me == root)
+                                unpack(packed[0], bytes, ref.base + (MPI_Aint)r * n * extent, n, t);
+                            break;
+                        case 2:
+                            bytes = pack(of.base + (MPI_Aint)me * n * extent, n, t, packed[0], sizeof packed[0]);
+                            unpack(packed[0], bytes, ref.base + (MPI_Aint)r * n * extent, n, t);
+                            break;
+                        case 4:
+                            if (r == root) {
+                                bytes = pack(of.base + (MPI_Aint)me * n * extent, n, t, packed[0], sizeof packed[0]);
+                                unpack(packed[0], bytes, ref.base, n, t);
+                            }
+                            break;
+                        case 5:
+                            if (r == left) {
+                                bytes = pack(of.base, n, t, packed[0], sizeof packed[0]);
+                                unpack(packed[0], bytes, ref.base, n, t);
+                            }
+                            break;
+                        }
+                        free(of.room);
+                    }
+                    if (good && memcmp(out.room, ref.room, out.bytes) != 0) {
+                        good = 0;
+                        tap_rank_diag("%s, %d of them, movement %d: not what MPI_Pack and MPI_Unpack give", made_name[k], n, what);
+                    }
+                    free(ref.room);
+                }
+                if (!good) {
+                    tap_rank_diag("%s, %d of them, movement %d: %s", made_name[k], n, what, whole_text(comm));
+                    break;
+                }
+                cases++;
+            }
+            bad += !good;
+            free(in.room);
+            free(out.room);
+            free(want.room);
+        }
+    }
+    ok_all(bad == 0, "%d ranks: types with gaps are moved as MPI_Pack and MPI_Unpack say, and nothing between is written (%d cases)", np, cases);
+}
+
+/* What MPI allows: the same sequence of basic types in another dress. And what it does not. */
+static void signatures(void)
+{
+    int in[60], out[60], rc, good;
+    MPI_Datatype every_other, four;
+    mixed_t a[3], b[3];
+    struct { double v; char k; } other[3];
+    MPI_Datatype twisted, tmp;
+    int mlen[2] = {1, 1};
+    MPI_Aint mdisp[2] = {0, 8};
+    MPI_Datatype mtypes[2] = {MPI_DOUBLE, MPI_CHAR};
+    MPI_Request req;
+
+    MPI_Type_vector(2, 1, 2, MPI_INT, &every_other);
+    MPI_Type_contiguous(4, MPI_INT, &four);
+    MPI_Type_commit(&every_other);
+    MPI_Type_commit(&four);
+    MPI_Type_create_struct(2, mlen, mdisp, mtypes, &tmp);
+    MPI_Type_create_resized(tmp, 0, 16, &twisted);
+    MPI_Type_commit(&twisted);
+    MPI_Type_free(&tmp);
+    for (int i = 0; i < 60; i++)
+        in[i] = me == 0 ? i : -1, out[i] = -2;
+    /* The root has every other one of three, the others have plain ones. */
+    rc = me == 0 ? MPIX_Occl_ibcast(in, 6, every_other, 0, 3, comm, &req) : MPIX_Occl_ibcast(out, me % 2 ? 12 : 3, me % 2 ? MPI_INT : four, 0, 3, comm, &req);
+    good = rc == MPI_SUCCESS;
+    MPI_Type_free(&every_other);
+    MPI_Type_free(&four);
+    good = good && MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < 12 && me != 0; i++)
+        good &= out[i] == i / 2 * 3 + i % 2 * 2;
+    ok_all(good, "%d ranks: a vector here and plain elements there are the same, and the types may be freed meanwhile", np);
+
+    memset(b, 0, sizeof b);
+    memset(other, 0, sizeof other);
+    for (int i = 0; i < 3; i++)
+        a[i] = (mixed_t){i + 0.5, i * 7, (char)('a' + i)};
+    rc = MPIX_Occl_ibcast(me == 0 ? a : b, 3, made[6], 0, 3, comm, &req);
+    good = rc == MPI_SUCCESS && MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < 3 && me != 0; i++)
+        good &= b[i].v == i + 0.5 && b[i].k == i * 7 && b[i].c == 'a' + i;
+    ok_all(good, "%d ranks: structs of several basic types arrive", np);
+    if (np > 1) {
+        rc = me == 0 ? MPIX_Occl_ibcast(a, 3, made[6], 0, 3, comm, &req) : MPIX_Occl_ibcast(other, 3, twisted, 0, 3, comm, &req);
+        if (rc == MPI_SUCCESS)
+            rc = MPIX_Occl_wait(&req, MPI_STATUS_IGNORE);
+        ok_all(is_class(rc, MPIX_OCCL_ERR_MISMATCH, NULL, comm), "%d ranks: others are a mismatch on every member", np);
+    } else {
+        skip(1, "a mismatch needs two ranks");
+    }
+    rc = MPIX_Occl_iallgather(a, 1, made[6], b, 13, MPI_BYTE, 3, comm, &req);
+    ok_all(is_class(rc, MPI_ERR_TYPE, "different basic types", comm), "%d ranks: two ends of one member that are made of different types are refused", np);
+    MPI_Type_free(&twisted);
+}
+
+/* Blocks of any length with gaps; persistent ones, whose data change between starts; queues, in which the data are there late. */
+static void gaps_in_all_forms(void)
+{
+    enum { N = 9, STARTS = 3 };
+    int counts[4], displs[4], scounts[4], sdispls[4], good = 1, total = 0;
+    MPI_Datatype col, types[4];
+    int *in = malloc(sizeof(int) * 3 * 400), *out = malloc(sizeof(int) * 3 * 400);
+    MPIX_Occl_Coll coll, bcast;
+    MPI_Request req;
+    void *queue;
+
+    MPI_Type_create_resized(MPI_INT, 0, 12, &col); /* every third int */
+    MPI_Type_commit(&col);
+    for (int r = 0; r < np; r++) {
+        counts[r] = N + r;
+        displs[r] = total + 2;
+        total += N + r + 1;
+        scounts[r] = N + me;
+        sdispls[r] = r * 2;
+        types[r] = r % 2 ? col : MPI_INT;
+    }
+    for (int i = 0; i < 1200; i++)
+        in[i] = me * 10000 + i, out[i] = -i;
+    good &= MPIX_Occl_iallgatherv(in, N + me, col, out, counts, displs, col, 1, comm, &req) == MPI_SUCCESS &&
+            MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < 400; i++) {
+        int here = -3 * i;
+        for (int r = 0; r < np; r++)
+            if (i >= displs[r] && i < displs[r] + counts[r])
+                here = r * 10000 + 3 * (i - displs[r]);
+        good &= out[3 * i] == here && out[3 * i + 1] == -3 * i - 1 && out[3 * i + 2] == -3 * i - 2;
+    }
+    ok_all(good, "%d ranks: allgatherv of every third element into every third", np);
+    for (int i = 0; i < 1200; i++)
+        out[i] = -i;
+    good = MPIX_Occl_ialltoallv(in, scounts, sdispls, col, out, counts, displs, col, 1, comm, &req) == MPI_SUCCESS &&
+           MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int r = 0; r < np; r++)
+        for (int i = 0; i < counts[r]; i++)
+            good &= out[3 * (displs[r] + i)] == r * 10000 + 3 * (2 * me + i);
+    for (int i = 0; i < 400; i++)
+        good &= out[3 * i + 1] == -3 * i - 1;
+    ok_all(good, "%d ranks: alltoallv with gaps on both sides", np);
+    for (int i = 0; i < 1200; i++)
+        out[i] = -i;
+    for (int r = 0; r < np; r++)
+        displs[r] = r * 400, sdispls[r] = r * 40;
+    {
+        MPI_Datatype stypes[4];
+        for (int r = 0; r < np; r++)
+            stypes[r] = me % 2 ? col : MPI_INT; /* what I send is as I am, what I get as I say */
+        good = MPIX_Occl_ialltoallw(in, scounts, sdispls, stypes, out, counts, displs, types, 1, comm, &req) == MPI_SUCCESS &&
+               MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    }
+    for (int r = 0; r < np; r++)
+        for (int i = 0; i < counts[r]; i++)
+            good &= out[r * 100 + (r % 2 ? 3 : 1) * i] == r * 10000 + me * 10 + (r % 2 ? 3 : 1) * i;
+    ok_all(good, "%d ranks: alltoallw with a type for each block", np);
+
+    good = MPIX_Occl_allgather_init(in, N, col, out, N, col, 2, comm, MPI_INFO_NULL, &coll) == MPI_SUCCESS;
+    good &= MPIX_Occl_bcast_init(me == 0 ? in : out, N, col, 0, 4, comm, MPI_INFO_NULL, &bcast) == MPI_SUCCESS;
+    MPI_Type_free(&col); /* persistent operations keep it */
+    for (int k = 0; k < STARTS && good; k++) {
+        for (int i = 0; i < 3 * N; i++)
+            in[i] = me * 1000 + k * 100 + i;
+        good &= MPIX_Occl_start(coll, k == 1 ? &req : MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS;
+        good &= (k == 1 ? MPIX_Occl_wait(&req, MPI_STATUS_IGNORE) : MPIX_Occl_coll_wait(coll)) == MPI_SUCCESS;
+        for (int r = 0; r < np; r++)
+            for (int i = 0; i < N; i++)
+                good &= out[3 * (r * N + i)] == r * 1000 + k * 100 + 3 * i;
+    }
+    ok_all(good, "%d ranks: a persistent operation packs at each start, also when its type was freed", np);
+    good = MPIX_Occl_queue_create(&queue) == MPI_SUCCESS;
+    for (int i = 0; i < 3 * N * np; i++)
+        out[i] = 0;
+    for (int i = 0; i < 3 * N; i++)
+        in[i] = me == 0 ? 5000 + i : -1;
+    /* The second one sends what the first one brings; it must not be packed before. */
+    good &= MPIX_Occl_start_enqueue(bcast, MPIX_OCCL_QUEUE_HOST, queue) == MPI_SUCCESS &&
+            MPIX_Occl_wait_enqueue(bcast, MPIX_OCCL_QUEUE_HOST, queue) == MPI_SUCCESS;
+    MPI_Type_create_resized(MPI_INT, 0, 12, &col);
+    MPI_Type_commit(&col);
+    {
+        int *further = calloc(3 * N * 4, sizeof *further);
+        good &= MPIX_Occl_gather_enqueue(me == 0 ? in : out, N, col, further, N, col, np - 1, 5, comm, MPIX_OCCL_QUEUE_HOST, queue) == MPI_SUCCESS;
+        MPI_Type_free(&col);
+        good &= MPIX_Occl_queue_synchronize(queue) == MPI_SUCCESS;
+        for (int i = 0; i < N * np && me == np - 1; i++)
+            good &= further[3 * i] == 5000 + 3 * (i % N);
+        free(further);
+    }
+    ok_all(good, "%d ranks: in a queue, data are packed when the queue comes to it", np);
+    good = MPIX_Occl_queue_free(&queue) == MPI_SUCCESS && MPIX_Occl_coll_free(&coll) == MPI_SUCCESS && MPIX_Occl_coll_free(&bcast) == MPI_SUCCESS;
+    ok_all(good, "%d ranks: and all of it can be freed", np);
+    free(in);
+    free(out);
+}
+
+/* --- ops of the program ------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int m[4];
+} matrix_t;
+static MPI_Datatype matrix_type, seen_type;
+static int seen_len, calls;
+
+/* A product of 2 by 2 matrices modulo a prime: it does not commute. */
+static matrix_t times(matrix_t a, matrix_t b)
+{
+    matrix_t r;
+
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            r.m[2 * i + j] = (a.m[2 * i] * b.m[j] + a.m[2 * i + 1] * b.m[2 + j]) % 9973;
+    return r;
+}
+static void multiply(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    seen_type = *type;
+    seen_len = *len;
+    calls++;
+    for (int i = 0; i < *len; i++)
+        ((matrix_t *)inout)[i] = times(((matrix_t *)in)[i], ((matrix_t *)inout)[i]);
+}
+static matrix_t matrix(int rank, int i, int round) { return (matrix_t){{rank + 1, i % 7, round + 2, rank * 3 + i % 5 + 1}}; }
+static matrix_t product(int first, int upto, int i, int round)
+{
+    matrix_t p = matrix(first, i, round);
+
+    for (int r = first + 1; r < upto; r++)
+        p = times(p, matrix(r, i, round));
+    return p;
+}
+
+/* The largest double with its place, in a struct with padding */
+static void largest(void *in, void *inout, int *len, MPI_Datatype *type)
+{
+    mixed_t *a = in, *b = inout;
+
+    (void)type;
+    for (int i = 0; i < *len; i++)
+        if (a[i].v > b[i].v)
+            b[i] = a[i];
+}
+
+static void of_the_program(int ours)
+{
+    enum { N = 5000 };
+    MPI_Op op, most;
+    matrix_t *in = malloc(sizeof *in * N * 4), *out = malloc(sizeof *out * N * 4);
+    mixed_t *min = calloc(N, sizeof *min), *mout = calloc(N, sizeof *mout);
+    int good, counts[4], before = 0;
+    const char *made_by = ours ? "MPIX_Occl_op_create" : "MPI_Op_create";
+    MPIX_Occl_Coll coll;
+    MPI_Request req[7];
+
+    MPI_Type_contiguous(4, MPI_INT, &matrix_type);
+    MPI_Type_commit(&matrix_type);
+    good = (ours ? MPIX_Occl_op_create(multiply, 0, &op) : MPI_Op_create(multiply, 0, &op)) == MPI_SUCCESS;
+    good &= (ours ? MPIX_Occl_op_create(largest, 1, &most) : MPI_Op_create(largest, 1, &most)) == MPI_SUCCESS;
+    for (int n = 1; n <= N && good; n = n == 1 ? 300 : n == 300 ? N : N + 1) {
+        for (int i = 0; i < n; i++)
+            in[i] = matrix(me, i, 0);
+        calls = 0;
+        good = MPIX_Occl_iallreduce(in, out, n, matrix_type, op, 1, comm, &req[0]) == MPI_SUCCESS &&
+               MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        for (int i = 0; i < n; i++) {
+            matrix_t p = product(0, np, i, 0);
+            good &= memcmp(&out[i], &p, sizeof p) == 0;
+        }
+        good &= np == 1 || (calls == np - 1 && seen_len == n && (!ours || seen_type == matrix_type));
+        /* in place, and the others */
+        memcpy(out, in, sizeof *in * (size_t)n);
+        good &= MPIX_Occl_ireduce(me == np - 1 ? MPI_IN_PLACE : in, out, n, matrix_type, op, np - 1, 1, comm, &req[0]) == MPI_SUCCESS &&
+                MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        for (int i = 0; i < n && me == np - 1; i++) {
+            matrix_t p = product(0, np, i, 0);
+            good &= memcmp(&out[i], &p, sizeof p) == 0;
+        }
+        good &= MPIX_Occl_iscan(in, out, n, matrix_type, op, 1, comm, &req[0]) == MPI_SUCCESS && MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        for (int i = 0; i < n; i++) {
+            matrix_t p = product(0, me + 1, i, 0);
+            good &= memcmp(&out[i], &p, sizeof p) == 0;
+        }
+        memset(out, 7, sizeof *out * (size_t)n);
+        good &= MPIX_Occl_iexscan(in, out, n, matrix_type, op, 1, comm, &req[0]) == MPI_SUCCESS && MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+        for (int i = 0; i < n; i++) {
+            matrix_t p;
+            memset(&p, 7, sizeof p);
+            if (me > 0)
+                p = product(0, me, i, 0);
+            good &= memcmp(&out[i], &p, sizeof p) == 0;
+        }
+        if (!good)
+            tap_rank_diag("%s, %d elements: %s", made_by, n, whole_text(comm));
+    }
+    ok_all(good, "%d ranks: ops of %s are called with MPI's datatype and length, in rank order", np, made_by);
+    for (int r = 0; r < np; r++) {
+        counts[r] = 2 + r;
+        for (int i = 0; i < 3; i++)
+            in[r * 3 + i] = matrix(me, r * 3 + i, 0);
+    }
+    good = MPIX_Occl_ireduce_scatter_block(in, out, 3, matrix_type, op, 1, comm, &req[0]) == MPI_SUCCESS &&
+           MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < 3; i++) {
+        matrix_t p = product(0, np, me * 3 + i, 0);
+        good &= memcmp(&out[i], &p, sizeof p) == 0;
+    }
+    for (int i = 0; i < 30; i++)
+        in[i] = matrix(me, i, 0);
+    for (int r = 0; r < me; r++)
+        before += counts[r];
+    good &= MPIX_Occl_ireduce_scatter(in, out, counts, matrix_type, op, 1, comm, &req[0]) == MPI_SUCCESS &&
+            MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < counts[me]; i++) {
+        matrix_t p = product(0, np, before + i, 0);
+        good &= memcmp(&out[i], &p, sizeof p) == 0;
+    }
+    ok_all(good, "%d ranks: each gets its part (%s)", np, made_by);
+    for (int i = 0; i < N; i++) {
+        min[i] = (mixed_t){(i * 7 + me * 5) % 11 + me * 0.01, me, (char)i};
+        memset(&mout[i], 0, sizeof mout[i]);
+    }
+    good = MPIX_Occl_iallreduce(min, mout, N, made[6], most, 1, comm, &req[0]) == MPI_SUCCESS && MPI_Wait(&req[0], MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < N; i++) {
+        int best = 0;
+        for (int r = 1; r < np; r++)
+            if ((i * 7 + r * 5) % 11 + r * 0.01 > (i * 7 + best * 5) % 11 + best * 0.01)
+                best = r;
+        good &= mout[i].v == (i * 7 + best * 5) % 11 + best * 0.01 && mout[i].k == best && mout[i].c == (char)i;
+    }
+    ok_all(good, "%d ranks: on structs with padding, completed by MPI_Wait (%s)", np, made_by);
+
+    /* Persistent, several in flight, everything freed meanwhile that may be */
+    good = MPIX_Occl_allreduce_init(in, out, 20, matrix_type, op, 9, comm, MPI_INFO_NULL, &coll) == MPI_SUCCESS;
+    for (int k = 0; k < 6; k++)
+        good &= MPIX_Occl_iallreduce(in, out + (k + 1) * 20, 20, matrix_type, op, 10 + (k * 5 + me) % 6, comm, &req[(k * 5 + me) % 6]) == MPI_SUCCESS;
+    MPI_Type_free(&matrix_type);
+    if (ours)
+        good &= MPIX_Occl_op_free(&op) == MPI_SUCCESS && MPIX_Occl_op_free(&most) == MPI_SUCCESS;
+    for (int k = 0; k < 2; k++)
+        good &= MPIX_Occl_start(coll, MPIX_OCCL_NO_REQUEST) == MPI_SUCCESS && MPIX_Occl_coll_wait(coll) == MPI_SUCCESS;
+    good &= MPIX_Occl_waitall(6, req, MPI_STATUSES_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < 7 * 20; i++) {
+        matrix_t p = product(0, np, i % 20, 0);
+        good &= memcmp(&out[i], &p, sizeof p) == 0;
+    }
+    good &= MPIX_Occl_coll_free(&coll) == MPI_SUCCESS;
+    ok_all(good, "%d ranks: several at once, in another order on every rank, persistent, with %s freed (%s)", np, ours ? "type and op" : "the type",
+           made_by);
+    if (!ours) {
+        MPI_Op_free(&op);
+        MPI_Op_free(&most);
+    }
+    if (np > 1 && ours) {
+        int x = me, y = 0, rc;
+
+        MPIX_Occl_op_create(multiply, 0, &op);
+        rc = MPIX_Occl_iallreduce(&x, &y, 1, MPI_INT, me == 0 ? MPI_SUM : op, 1, comm, &req[0]);
+        if (rc == MPI_SUCCESS)
+            rc = MPIX_Occl_wait(&req[0], MPI_STATUS_IGNORE);
+        ok_all(is_class(rc, MPIX_OCCL_ERR_MISMATCH, "of the user", comm), "%d ranks: a predefined op here and one of the program there are a mismatch", np);
+        MPIX_Occl_op_free(&op);
+    } else if (ours) {
+        skip(1, "a mismatch needs two ranks");
+    }
+    free(in);
+    free(out);
+    free(min);
+    free(mout);
+}
+
+/* A communicator that is freed with all of this pending; the others' part comes late. */
+static void freed_communicator(void)
+{
+    enum { N = 3000 };
+    MPI_Comm c;
+    MPI_Op op;
+    MPI_Datatype t;
+    matrix_t *in = malloc(sizeof *in * N), *out = malloc(sizeof *out * N);
+    int *strided = calloc(3 * N, sizeof *strided), good;
+    MPI_Request req[2];
+
+    MPI_Comm_dup(comm, &c);
+    return_errors(c);
+    good = MPIX_Occl_comm_attach(c, MPI_INFO_NULL) == MPI_SUCCESS && MPIX_Occl_op_create(multiply, 0, &op) == MPI_SUCCESS;
+    MPI_Type_contiguous(4, MPI_INT, &matrix_type);
+    MPI_Type_commit(&matrix_type);
+    MPI_Type_create_resized(MPI_INT, 0, 12, &t);
+    MPI_Type_commit(&t);
+    for (int i = 0; i < N; i++) {
+        in[i] = matrix(me, i, 0);
+        strided[3 * i] = me == 0 ? i : -1;
+    }
+    if (me == np - 1 && np > 1) { /* the last one lets the others be first */
+        struct timespec nap = {0, 20000000};
+        nanosleep(&nap, NULL);
+    }
+    good = good && MPIX_Occl_iallreduce(in, out, N, matrix_type, op, 1, c, &req[0]) == MPI_SUCCESS;
+    good = good && MPIX_Occl_ibcast(strided, N, t, 0, 2, c, &req[1]) == MPI_SUCCESS;
+    MPIX_Occl_op_free(&op);
+    MPI_Type_free(&t);
+    MPI_Type_free(&matrix_type);
+    MPI_Comm_free(&c);
+    good = good && MPIX_Occl_waitall(2, req, MPI_STATUSES_IGNORE) == MPI_SUCCESS;
+    for (int i = 0; i < N && good; i++) {
+        matrix_t p = product(0, np, i, 0);
+        good = memcmp(&out[i], &p, sizeof p) == 0 && strided[3 * i] == i;
+    }
+    ok_all(good, "%d ranks: communicator, types and op are freed while operations are pending, which complete", np);
+    free(in);
+    free(out);
+    free(strided);
+}
+
 int main(int argc, char **argv)
 {
     tap_mpi_begin(&argc, &argv, MPI_THREAD_SINGLE, 1);
     return_errors(MPI_COMM_WORLD);
+    make_derived();
     for (int size = 1; size <= tap_size; size++) {
         MPI_Comm_split(MPI_COMM_WORLD, tap_rank < size ? 0 : MPI_UNDEFINED, -tap_rank, &comm);
         np = size;
@@ -592,8 +1133,16 @@ int main(int argc, char **argv)
         narrow_types();
         premultiplied();
         not_a_number();
+        movements();
+        signatures();
+        gaps_in_all_forms();
+        of_the_program(0);
+        of_the_program(1);
+        freed_communicator();
         MPIX_Occl_comm_detach(comm);
         MPI_Comm_free(&comm);
     }
+    for (int i = 0; i < NMADE; i++)
+        MPI_Type_free(&made[i]);
     return tap_mpi_end();
 }
