@@ -206,6 +206,8 @@ occl_stage_t *occl_mpi_stage_core(occl_mpi_stage_t *s);
 void occl_mpi_stage_unref(occl_mpi_stage_t *s);
 /* Frees what nobody needs any more. By threads that may call MPI. */
 void occl_mpi_stages_reap(void);
+/* In MPI_Finalize, after the core's end */
+void occl_mpi_stages_fini(void);
 
 /* --- op.c --------------------------------------------------------------------------------------------------------- */
 

@@ -170,7 +170,7 @@ static int finalize_fn(MPI_Comm comm, int keyval, void *value, void *extra)
     occl_mpi.ctx = NULL;
     occl_mpi_req_drain();
     occl_mpi_comm_free_all();
-    occl_mpi_stages_reap();
+    occl_mpi_stages_fini();
     occl_mpi_layouts_fini();
     PMPI_Cancel(&never);
     PMPI_Wait(&never, MPI_STATUS_IGNORE);

@@ -27,7 +27,8 @@ typedef struct {
 struct occl_mpi_stage {
     occl_stage_t core; /* first */
     atomic_int refs;
-    struct occl_mpi_stage *next;
+    struct occl_mpi_stage *next; /* among the dead */
+    occl_list_t in_all;
     piece_t *piece;
     size_t n, cap;
     uint64_t size[2];
@@ -44,9 +45,14 @@ struct occl_mpi_stage {
 };
 
 static _Atomic(occl_mpi_stage_t *) dead;
+static occl_lock_t lock = OCCL_LOCK_INIT;
+static occl_list_t all = OCCL_LIST_INIT(all); /* under the lock */
 
 static void destroy(occl_mpi_stage_t *s)
 {
+    occl_lock(&lock);
+    occl_list_remove(&s->in_all);
+    occl_unlock(&lock);
     for (size_t i = 0; i < s->n; i++)
         if (s->piece[i].layout)
             occl_mpi_layout_unref(s->piece[i].layout);
@@ -82,6 +88,14 @@ void occl_mpi_stages_reap(void)
         next = s->next;
         destroy(s);
     }
+}
+
+/* The core is no more. What it still held, of operations that had failed or were never freed, nobody needs now. */
+void occl_mpi_stages_fini(void)
+{
+    atomic_store_explicit(&dead, NULL, memory_order_relaxed);
+    while (!occl_list_empty(&all))
+        destroy(OCCL_CONTAINER(all.next, occl_mpi_stage_t, in_all));
 }
 
 /* --- what the core calls ------------------------------------------------------------------------------------------ */
@@ -172,6 +186,9 @@ occl_mpi_stage_t *occl_mpi_stage_new(void)
     s->core.retain = retain;
     s->core.release = release;
     s->copy = MPI_DATATYPE_NULL;
+    occl_lock(&lock);
+    occl_list_push_back(&all, &s->in_all);
+    occl_unlock(&lock);
     return s;
 }
 
