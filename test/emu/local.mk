@@ -8,7 +8,7 @@ check_LTLIBRARIES += test/emu/libemu.la
 test_emu_libemu_la_SOURCES = test/emu/emu.c test/emu/emu.h
 test_emu_libemu_la_CPPFLAGS = $(EMU_CPPFLAGS)
 
-emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue test/emu/wake test/emu/far
+emu_tests = test/emu/colls test/emu/order test/emu/late test/emu/errors test/emu/cancel test/emu/device test/emu/queue test/emu/wake test/emu/far test/emu/stage
 check_PROGRAMS += $(emu_tests)
 TESTS += $(emu_tests:=.t)
 
@@ -48,3 +48,7 @@ test_emu_far_SOURCES = test/emu/far.c
 test_emu_far_CPPFLAGS = $(EMU_CPPFLAGS)
 test_emu_far_LDADD = $(EMU_LIBS)
 test_emu_far_LDFLAGS = $(occl_test_ldflags)
+test_emu_stage_SOURCES = test/emu/stage.c
+test_emu_stage_CPPFLAGS = $(EMU_CPPFLAGS)
+test_emu_stage_LDADD = $(EMU_LIBS)
+test_emu_stage_LDFLAGS = $(occl_test_ldflags)
