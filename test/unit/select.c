@@ -26,19 +26,20 @@ static const char *name(const occl_select_t *in)
 /* Every collective, size, number of ranks and movement finds a planner that then builds. */
 static void check_complete(void)
 {
-    static const uint32_t types[] = {OCCL_T_F32, OCCL_T_BF16, OCCL_T_FLD};
-    static const uint32_t bytes[] = {4, 2, 16};
-    uint64_t made = 0, bad = 0, narrow = 0;
+    static const uint32_t types[] = {OCCL_T_F32, OCCL_T_BF16, OCCL_T_FLD, OCCL_T_E4M3, OCCL_T_F64};
+    static const uint32_t bytes[] = {4, 2, 16, 1, 8};
+    uint64_t made = 0, bad = 0, narrow = 0, whole = 0;
     for (uint32_t kind = 0; kind < OCCL_COLL_COUNT; kind++)
         for (uint32_t n = 1; n <= 130; n = n < 9 ? n + 1 : n * 2 - 1)
             for (uint64_t count = 0; count < 1u << 26; count = count ? count * 16 : 1)
-                for (int v = 0; v < 12; v++) {
+                for (int v = 0; v < 20; v++) {
                     occl_select_t in = basic((occl_collkind_t)kind, count, n);
                     occl_choice_t c;
                     in.exposed = v & 1;
                     in.in_place = v >> 1 & 1;
                     in.type = types[v >> 2];
                     in.elem_bytes = bytes[v >> 2];
+                    in.op = in.type == OCCL_T_F64 ? OCCL_OP_AVG : OCCL_OP_SUM;
                     if (kind == OCCL_COLL_SENDRECV && n > 2)
                         continue;
                     if (occl_plan_select(&in, &c) != OCCL_OK) {
@@ -46,7 +47,8 @@ static void check_complete(void)
                             diag("%s, %u ranks, count %llu: none", occl_coll_name(kind), n, (unsigned long long)count);
                         continue;
                     }
-                    narrow += in.type == OCCL_T_BF16 && c.planner->partials;
+                    narrow += (in.type == OCCL_T_BF16 || in.type == OCCL_T_E4M3) && c.planner->partials;
+                    whole += in.op == OCCL_OP_AVG && c.planner->partials;
                     static occl_block_t parts[256]; /* of a reduce_scatter */
                     for (uint32_t p = 0; p < n; p++)
                         parts[p] = (occl_block_t){.peer = (int32_t)p, .at = p * count, .n = count};
@@ -61,7 +63,8 @@ static void check_complete(void)
                     made++;
                 }
     ok(bad == 0 && made > 1000, "every collective of every size finds a planner, and it builds (%llu)", (unsigned long long)made);
-    ok(narrow == 0, "16-bit floats are never stored half way");
+    ok(narrow == 0, "floats of 8 and 16 bits are never stored half way");
+    ok(whole == 0, "an average has all its sources in one fold");
 }
 
 /* All messages of an eager plan really fit the slots. */
