@@ -9,6 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "transport/cuda_ipc.h"
+
 /* kernels/daemon.cu; its address here is that of the stub which the runtime knows. */
 extern void occl_k_daemon(occl_daemon_t *d, uint64_t launch);
 extern void occl_k_wait(const uint64_t *word, uint64_t value);
@@ -32,17 +34,6 @@ static void leave(int was)
 {
     if (was >= 0)
         (void)cudaSetDevice(was);
-}
-
-static int driver(const char *name, unsigned int version, void *fn_p)
-{
-    enum cudaDriverEntryPointQueryResult found;
-    void *p = NULL;
-    if (cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &found) != cudaSuccess ||
-        found != cudaDriverEntryPointSuccess || !p)
-        return 0;
-    memcpy(fn_p, &p, sizeof(p));
-    return 1;
 }
 
 static cudaError_t alloc_zeroed(void **p, size_t bytes, cudaStream_t s)
@@ -100,8 +91,8 @@ occl_status_t occl_cuda_open(int device, uint32_t nchannels, uint32_t lanes, uin
     DO(cudaDeviceGetStreamPriorityRange(&least, &most), "stream priorities")
     DO(cudaStreamCreateWithPriority((cudaStream_t *)&cu->stream, cudaStreamNonBlocking, most), "stream")
     DO(cudaStreamCreateWithFlags((cudaStream_t *)&cu->side, cudaStreamNonBlocking), "stream")
-    if (!driver("cuStreamWriteValue64", 11070, &cu->stream_write) || !driver("cuStreamWaitValue64", 11070, &cu->stream_wait) ||
-        !driver("cuStreamGetFlags", 11070, &cu->stream_flags) || !driver("cuStreamQuery", 11070, &cu->stream_query)) {
+    if (!occl_cuda_driver("cuStreamWriteValue64", 11070, &cu->stream_write) || !occl_cuda_driver("cuStreamWaitValue64", 11070, &cu->stream_wait) ||
+        !occl_cuda_driver("cuStreamGetFlags", 11070, &cu->stream_flags) || !occl_cuda_driver("cuStreamQuery", 11070, &cu->stream_query)) {
         (void)snprintf(cu->error, sizeof(cu->error), "the driver lacks functions of CUDA 11.7");
         s = OCCL_ERR_UNSUPPORTED;
         goto out;

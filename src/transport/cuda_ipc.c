@@ -193,7 +193,7 @@ static void leave(here_t was)
     (void)cudaThreadExchangeStreamCaptureMode(&was.mode);
 }
 
-static int driver(const char *name, unsigned int version, void *fn_p)
+int occl_cuda_driver(const char *name, unsigned int version, void *fn_p)
 {
     enum cudaDriverEntryPointQueryResult found;
     void *p = NULL;
@@ -243,19 +243,19 @@ occl_status_t occl_ipc_create(int device, occl_arena_t *arena, const occl_logger
     occl_hash_init(&ipc->exports);
     occl_hash_init(&ipc->chunks);
     occl_hash_init(&ipc->given);
-    if (!driver("cuPointerGetAttributes", 7000, &cu->attributes) || !driver("cuMemGetAddressRange", 3020, &cu->range) ||
-        !driver("cuCtxGetCurrent", 4000, &cu->context) || !driver("cuGetErrorString", 6000, &cu->error)) {
+    if (!occl_cuda_driver("cuPointerGetAttributes", 7000, &cu->attributes) || !occl_cuda_driver("cuMemGetAddressRange", 3020, &cu->range) ||
+        !occl_cuda_driver("cuCtxGetCurrent", 4000, &cu->context) || !occl_cuda_driver("cuGetErrorString", 6000, &cu->error)) {
         (void)snprintf(err, errlen, "the CUDA driver lacks a function that is needed");
         cu->context = NULL;
         occl_ipc_destroy(ipc);
         return OCCL_ERR_UNSUPPORTED;
     }
-    cu->mapped = driver("cuMemRetainAllocationHandle", 11000, &cu->retain) &&
-                 driver("cuMemExportToShareableHandle", 10020, &cu->export_fd) &&
-                 driver("cuMemImportFromShareableHandle", 10020, &cu->import_fd) && driver("cuMemRelease", 10020, &cu->release) &&
-                 driver("cuMemAddressReserve", 10020, &cu->reserve) && driver("cuMemAddressFree", 10020, &cu->unreserve) &&
-                 driver("cuMemMap", 10020, &cu->map) && driver("cuMemUnmap", 10020, &cu->unmap) &&
-                 driver("cuMemSetAccess", 10020, &cu->access);
+    cu->mapped = occl_cuda_driver("cuMemRetainAllocationHandle", 11000, &cu->retain) &&
+                 occl_cuda_driver("cuMemExportToShareableHandle", 10020, &cu->export_fd) &&
+                 occl_cuda_driver("cuMemImportFromShareableHandle", 10020, &cu->import_fd) && occl_cuda_driver("cuMemRelease", 10020, &cu->release) &&
+                 occl_cuda_driver("cuMemAddressReserve", 10020, &cu->reserve) && occl_cuda_driver("cuMemAddressFree", 10020, &cu->unreserve) &&
+                 occl_cuda_driver("cuMemMap", 10020, &cu->map) && occl_cuda_driver("cuMemUnmap", 10020, &cu->unmap) &&
+                 occl_cuda_driver("cuMemSetAccess", 10020, &cu->access);
     ipc->table_off = occl_arena_alloc(arena, sizeof(table_t), 64);
     if (!ipc->table_off) {
         (void)occl_arena_error(arena, err, errlen);

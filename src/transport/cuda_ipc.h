@@ -31,6 +31,9 @@ typedef struct occl_ipc occl_ipc_t;
 typedef struct occl_ipc_peer occl_ipc_peer_t;
 
 /* On failure the text is in err. */
+/* A function of the driver, as `version` (11070: 11.7) has it, into *fn_p. False: it has none. */
+int occl_cuda_driver(const char *name, unsigned int version, void *fn_p);
+
 occl_status_t occl_ipc_create(int device, occl_arena_t *arena, const occl_logger_t *log, occl_ipc_t **ipc_p, char *err,
                               size_t errlen);
 /* The daemon is out. */
