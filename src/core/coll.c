@@ -24,10 +24,7 @@ static int rooted(occl_collkind_t k)
 }
 
 /* Where all members must agree whether they are in place: blocks are exchanged within RECV. */
-static int swaps(const occl_coll_args_t *a)
-{
-    return a->in_place && (a->kind == OCCL_COLL_ALLTOALL || a->kind == OCCL_COLL_ALLTOALLV || a->kind == OCCL_COLL_ALLTOALLW);
-}
+static int swaps(const occl_coll_args_t *a) { return occl_coll_swaps(a->kind, a->in_place); }
 
 static int has_blocks(occl_collkind_t k) { return occl_coll_exchanges(k) || k == OCCL_COLL_REDUCE_SCATTER; }
 
@@ -179,9 +176,10 @@ static int describe(const occl_comm_t *c, occl_coll_t *coll)
 {
     const occl_coll_args_t *a = &coll->args;
     occl_record_t *w = &coll->wire;
-    uint32_t *seen = calloc(2 * (size_t)c->size, sizeof(*seen)), *filled = seen + c->size;
+    uint32_t *seen = calloc(2 * (size_t)c->size, sizeof(*seen)), *filled;
     if (!seen)
         return 0;
+    filled = seen + c->size;
     for (int out = 1; out >= 0; out--) {
         const occl_block_t *b = out ? a->sends : a->recvs;
         memset(seen, 0, 2 * (size_t)c->size * sizeof(*seen));
@@ -346,7 +344,7 @@ static int same_plan(const occl_cached_plan_t *cp, const occl_plan_args_t *a, co
            (a->nsends + a->nrecvs == 0 || memcmp(cp->blocks, blocks, (a->nsends + a->nrecvs) * sizeof(*blocks)) == 0);
 }
 
-static void free_plan(occl_cached_plan_t *cp)
+void occl_cached_plan_free(occl_cached_plan_t *cp)
 {
     occl_plan_free(cp->plan);
     free(cp->blocks);
@@ -378,7 +376,7 @@ static void forget_unused_plans(occl_comm_t *c)
     while ((v = occl_hash_next(&c->plans, &at, &key)) != NULL) {
         occl_cached_plan_t *cp = v;
         if (!cp->refs) {
-            free_plan(cp);
+            occl_cached_plan_free(cp);
         } else if (occl_hash_put(&keep, key, cp) != OCCL_OK) {
             cp->key = 0; /* no memory to keep it in the table: freed with its last reference */
         }
@@ -391,7 +389,7 @@ void occl_plan_put(occl_comm_t *c, occl_cached_plan_t *cp)
 {
     (void)c;
     if (--cp->refs == 0 && cp->key == 0)
-        free_plan(cp);
+        occl_cached_plan_free(cp);
 }
 
 static void select_in(occl_comm_t *c, const occl_tag_t *t, const occl_plan_args_t *pa, occl_select_t *in)
@@ -510,13 +508,13 @@ occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_ar
                                 out.move == OCCL_MOVE_EXPOSED);
     s = out.planner->build(&pa, &cp->plan);
     if (s != OCCL_OK) {
-        free_plan(cp);
+        occl_cached_plan_free(cp);
         return occl_fail(s, "the %s algorithm cannot do this %s", out.planner->name, occl_coll_name(a->kind));
     }
     {
         uint64_t chunk = (out.move == OCCL_MOVE_EXPOSED ? occl_chunk_bytes(c, cp->plan) : in.slot_data) / pa.elem_bytes;
         if (!occl_plan_fits(cp->plan, chunk ? chunk : 1)) {
-            free_plan(cp);
+            occl_cached_plan_free(cp);
             return occl_fail(OCCL_ERR_COUNT, "count %llu is too large for steps of %llu bytes (OCCL_CHUNK)",
                              (unsigned long long)count, (unsigned long long)(chunk * pa.elem_bytes));
         }

@@ -89,12 +89,8 @@ static void comm_free(occl_comm_t *c)
     void *v;
     for (at = 0; (v = occl_hash_next(&c->tags, &at, NULL)) != NULL;)
         occl_tag_free(v);
-    for (at = 0; (v = occl_hash_next(&c->plans, &at, NULL)) != NULL;) {
-        occl_cached_plan_t *cp = v;
-        occl_plan_free(cp->plan);
-        free(cp->blocks);
-        free(cp);
-    }
+    for (at = 0; (v = occl_hash_next(&c->plans, &at, NULL)) != NULL;)
+        occl_cached_plan_free(v);
     occl_hash_fini(&c->tags);
     occl_hash_fini(&c->plans);
     for (int p = 0; c->member && p < c->size; p++) {

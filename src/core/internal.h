@@ -533,6 +533,7 @@ static inline uint64_t occl_long_chunk_bytes(const occl_comm_t *c, const occl_pl
     uint64_t bytes = plan->flags & OCCL_PLAN_BULK ? 32 * c->chunk : 32 * c->chunk / plan->nranks;
     return bytes > occl_chunk_bytes(c, plan) ? bytes : occl_chunk_bytes(c, plan);
 }
+void occl_cached_plan_free(occl_cached_plan_t *cp);
 /* hidden: some buffer cannot be reached by the peers */
 occl_status_t occl_plan_choose(occl_comm_t *c, occl_tag_t *t, const occl_coll_args_t *a, uint64_t count, int hidden,
                                occl_cached_plan_t **cp_p);

@@ -66,11 +66,7 @@ static int is_short(const occl_plan_args_t *a, const index_t *x, uint32_t p)
 }
 static int is_long(const occl_plan_args_t *a, const index_t *x, uint32_t p) { return blocks(x, p) && !is_short(a, x, p); }
 
-/* Blocks are exchanged within RECV. */
-static int swaps(const occl_plan_args_t *a)
-{
-    return a->in_place && (a->kind == OCCL_COLL_ALLTOALLV || a->kind == OCCL_COLL_ALLTOALLW);
-}
+static int swaps(const occl_plan_args_t *a) { return occl_coll_swaps(a->kind, a->in_place); }
 
 static void own(const occl_plan_args_t *a, occl_plan_builder_t *b, uint32_t c, const index_t *s, const index_t *r)
 {

@@ -54,7 +54,12 @@ const char *occl_coll_name(uint32_t kind);
  * (exchange.c) serves all of them.
  */
 static inline int occl_coll_exchanges(uint32_t kind) { return kind >= OCCL_COLL_GATHERV; }
-/* ... in which every rank knows every length, so that all may choose before they have heard of each other */
+/* In place blocks are exchanged within RECV: only where all are, and through slots. */
+static inline int occl_coll_swaps(uint32_t kind, uint32_t in_place)
+{
+    return in_place && (kind == OCCL_COLL_ALLTOALL || kind == OCCL_COLL_ALLTOALLV || kind == OCCL_COLL_ALLTOALLW);
+}
+/* Exchanges in which every rank knows every length, so that all may choose before they have heard of each other */
 static inline int occl_coll_known(uint32_t kind) { return kind == OCCL_COLL_ALLGATHERV; }
 
 /* A block of a rank's buffer: n elements (exchanges: bytes) at `at` from its start, which go to `peer` or come from it. */

@@ -358,8 +358,7 @@ static int possible(const occl_select_t *in, const occl_planner_t *p, occl_movem
         return 0;
     if (move == OCCL_MOVE_SLOTS)
         return 1;
-    return in->exposed && !((in->kind == OCCL_COLL_ALLTOALL || in->kind == OCCL_COLL_ALLTOALLV || in->kind == OCCL_COLL_ALLTOALLW) &&
-                            in->in_place);
+    return in->exposed && !occl_coll_swaps(in->kind, in->in_place);
 }
 
 static int match(const occl_select_t *in, const rule_t *r, occl_choice_t *choice_p)
