@@ -65,65 +65,73 @@ uint64_t occl_ctx_alloc(occl_ctx_t *ctx, uint64_t bytes)
 
 static __thread int is_helper;
 
+/* What is due of a run that was in `called`. The lock is given back and taken again meanwhile. */
+static void call_before(occl_ctx_t *ctx, occl_run_t *r)
+{
+    if (!r->over) {
+        occl_unlock(&ctx->lock);
+        r->coll->args.stage->before(r->coll->args.stage);
+        occl_lock(&ctx->lock);
+    }
+    r->staged = 2;
+    if (!r->over && r->tag->n == 1 && r->coll->args.kind == OCCL_COLL_SENDRECV)
+        occl_message_to_self(r);
+    else if (!r->over && r->state == RUN_QUEUED && r->tag->queue.next == &r->in_tag)
+        occl_run_publish(r);
+    occl_run_unref(r);
+}
+
+/* Nobody else touches it now: the run is active, its tag's head. */
+static void call_after(occl_ctx_t *ctx, occl_run_t *r)
+{
+    occl_stage_t *stage = r->coll->args.stage;
+    occl_status_t status = OCCL_OK;
+    if (OCCL_UNLIKELY(stage && stage->application && is_helper)) {
+        occl_list_push_back(&ctx->deferred, &r->in_called);
+        if (ctx->sleepers)
+            occl_host_wake(&ctx->sleeper->sleeping);
+        return;
+    }
+    occl_unlock(&ctx->lock);
+    if (OCCL_UNLIKELY(stage != NULL))
+        status = stage->after(stage, r->coll->args.kind == OCCL_COLL_SENDRECV ? r->bytes : UINT64_MAX);
+    else
+        occl_run_copy_out(r);
+    occl_lock(&ctx->lock);
+    r->copied = 1;
+    occl_run_finish(r, status, status == OCCL_OK ? NULL : occl_text("what is done with the results has failed"));
+}
+
+static void call_back(occl_ctx_t *ctx, occl_run_t *r)
+{
+    void (*fn)(void *, occl_run_t *) = r->fn;
+    void *state = r->fn_state;
+    r->fn = NULL;
+    occl_unlock(&ctx->lock);
+    fn(state, r);
+    occl_lock(&ctx->lock);
+    occl_run_unref(r);
+}
+
 void occl_ctx_unlock(occl_ctx_t *ctx)
 {
+    occl_list_t *e;
     int wants;
-    if (OCCL_UNLIKELY(!occl_list_empty(&ctx->deferred)) && !is_helper) {
-        occl_list_t *e;
-        while ((e = occl_list_pop(&ctx->deferred)) != NULL)
-            occl_list_push_back(&ctx->called, e);
-    }
-    if (OCCL_UNLIKELY(ctx->queues_kicked))
-        occl_queues_run(ctx);
-    while (OCCL_UNLIKELY(!occl_list_empty(&ctx->called))) {
-        occl_list_t *e = occl_list_pop(&ctx->called);
-        occl_run_t *r = OCCL_CONTAINER(e, occl_run_t, in_called);
-        void (*fn)(void *, occl_run_t *) = r->fn;
-        void *state = r->fn_state;
-        if (OCCL_UNLIKELY(r->staged == 1)) {
-            if (!r->over) {
-                occl_unlock(&ctx->lock);
-                r->coll->args.stage->before(r->coll->args.stage);
-                occl_lock(&ctx->lock);
-            }
-            r->staged = 2;
-            if (!r->over && r->tag->n == 1 && r->coll->args.kind == OCCL_COLL_SENDRECV)
-                occl_message_to_self(r);
-            else if (!r->over && r->state == RUN_QUEUED && r->tag->queue.next == &r->in_tag)
-                occl_run_publish(r);
-            occl_run_unref(r);
-            if (OCCL_UNLIKELY(ctx->queues_kicked))
-                occl_queues_run(ctx);
-            continue;
-        }
-        if (r->state == RUN_COPY) { /* nobody else touches it now: the run is active, its tag's head */
-            occl_stage_t *stage = r->coll->args.stage;
-            occl_status_t status = OCCL_OK;
-            if (OCCL_UNLIKELY(stage && stage->application && is_helper)) {
-                occl_list_push_back(&ctx->deferred, &r->in_called);
-                if (ctx->sleepers)
-                    occl_host_wake(&ctx->sleeper->sleeping);
-                continue;
-            }
-            occl_unlock(&ctx->lock);
-            if (OCCL_UNLIKELY(stage != NULL))
-                status = stage->after(stage, r->coll->args.kind == OCCL_COLL_SENDRECV ? r->bytes : UINT64_MAX);
-            else
-                occl_run_copy_out(r);
-            occl_lock(&ctx->lock);
-            r->copied = 1;
-            occl_run_finish(r, status, status == OCCL_OK ? NULL : occl_text("what is done with the results has failed"));
-            if (OCCL_UNLIKELY(ctx->queues_kicked))
-                occl_queues_run(ctx);
-            continue;
-        }
-        r->fn = NULL;
-        occl_unlock(&ctx->lock);
-        fn(state, r);
-        occl_lock(&ctx->lock);
-        occl_run_unref(r);
+    while (OCCL_UNLIKELY(!occl_list_empty(&ctx->deferred)) && !is_helper)
+        occl_list_push_back(&ctx->called, occl_list_pop(&ctx->deferred));
+    for (;;) {
+        occl_run_t *r;
         if (OCCL_UNLIKELY(ctx->queues_kicked))
             occl_queues_run(ctx);
+        if (OCCL_LIKELY((e = occl_list_pop(&ctx->called)) == NULL))
+            break;
+        r = OCCL_CONTAINER(e, occl_run_t, in_called);
+        if (OCCL_UNLIKELY(r->staged == 1))
+            call_before(ctx, r);
+        else if (r->state == RUN_COPY)
+            call_after(ctx, r);
+        else
+            call_back(ctx, r);
     }
     if (OCCL_UNLIKELY(ctx->sweep))
         occl_comm_sweep(ctx);

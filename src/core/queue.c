@@ -32,16 +32,29 @@ struct occl_hqueue {
 
 /* --- what became of them ------------------------------------------------------------------------------------------ */
 
+/* Tickets of CUDA streams that are out: ctx.streamed. False: none is free. */
+static int take_ticket(occl_comm_t *c, occl_ticket_t *t)
+{
+    if (!c->dev->ops->far->ticket_take(c->dev, t))
+        return 0;
+    occl_store_relaxed32(&c->ctx->streamed, c->ctx->streamed + 1);
+    return 1;
+}
+
+static void give_ticket(occl_comm_t *c, occl_ticket_t *t)
+{
+    c->dev->ops->far->ticket_over(c->dev, t);
+    occl_store_relaxed32(&c->ctx->streamed, c->ctx->streamed - 1);
+    t->value = 0;
+}
+
 /* A run that a queue started is over. */
 void occl_run_enqueued_over(occl_run_t *r)
 {
     occl_comm_t *c = r->comm;
     occl_list_remove(&r->in_bells);
-    if (r->ticket.value) {
-        c->dev->ops->far->ticket_over(c->dev, &r->ticket);
-        occl_store_relaxed32(&c->ctx->streamed, c->ctx->streamed - 1);
-    }
-    r->ticket.value = 0;
+    if (r->ticket.value)
+        give_ticket(c, &r->ticket);
     c->ctx->queues_kicked = !occl_list_empty(&c->ctx->queues);
     /* A refusal was told by the call. */
     if (r->status != OCCL_OK && r->status != OCCL_ERR_CANCELLED && r->refused == OCCL_OK && c->enqueue_error == OCCL_OK) {
@@ -227,23 +240,20 @@ static occl_status_t start(occl_coll_t *coll, void *queue, occl_run_t **run_p, i
     if (s != OCCL_OK)
         return s;
     occl_ctx_lock(ctx);
-    if (far && !far->ticket_take(c->dev, &ticket))
+    if (far && !take_ticket(c, &ticket))
         s = occl_fail(OCCL_ERR_RESOURCE, "too many enqueued operations are under way");
     if (s == OCCL_OK) {
         s = occl_coll_start_held(coll, &r);
         if (s != OCCL_OK && far)
-            far->ticket_over(c->dev, &ticket);
+            give_ticket(c, &ticket);
     }
     if (s == OCCL_OK && !far) {
         s = queue_add(queue, r, 0);
         if (s != OCCL_OK)
             refuse(r, s);
     }
-    if (s == OCCL_OK) {
+    if (s == OCCL_OK)
         r->ticket = ticket;
-        if (far)
-            occl_store_relaxed32(&ctx->streamed, ctx->streamed + 1);
-    }
     occl_ctx_unlock(ctx);
     *placed_p = r != NULL;
     if (s != OCCL_OK && !r)
@@ -289,11 +299,8 @@ static occl_status_t wait(occl_run_t *r, void *queue)
         s = queue_add(queue, r, 1);
         r->enqueued = 1; /* its end lets the queue go on */
     } else {
-        int ticketed = r->ticket.value != 0;
-        if (!ticketed && !far->ticket_take(c->dev, &r->ticket)) /* the host has started it */
+        if (!r->ticket.value && !take_ticket(c, &r->ticket)) /* the host has started it */
             s = occl_fail(OCCL_ERR_RESOURCE, "too many enqueued operations are under way");
-        else if (!ticketed)
-            occl_store_relaxed32(&ctx->streamed, ctx->streamed + 1);
         ticket = r->ticket;
         r->enqueued = 1;
         occl_fence_sys();
