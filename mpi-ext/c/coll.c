@@ -179,7 +179,7 @@ static occl_status_t convert_user(const call_t *c, const occl_mpi_comm_t *m, occ
     if (total && at_root && c->send != MPI_IN_PLACE) {
         const char *s = send, *r = c->recv;
         uint64_t bytes = t->layout ? t->layout->size * total : each;
-        if (s < r + bytes && r < s + bytes && !t->gaps && total)
+        if (s < r + bytes && r < s + bytes && !t->gaps)
             return bad(why, len, OCCL_ERR_BUFFER, "send and receive buffers overlap; use MPI_IN_PLACE");
     }
     status = stage_side(m, s_p, OCCL_STAGE_SEND, &send, t, total, OCCL_STAGE_IN, why, len);
@@ -408,9 +408,7 @@ static occl_status_t convert_blocks(const call_t *c, occl_mpi_comm_t *m, occl_co
     a->sends = b;
     a->recvs = b + a->nsends;
     a->type = OCCL_T_BYTE;
-    if (a->nsends == 0 && !a->in_place)
-        a->send = NULL;
-    if (a->in_place)
+    if (a->nsends == 0 || a->in_place)
         a->send = NULL;
     if (a->nrecvs == 0)
         a->recv = NULL;
@@ -645,7 +643,19 @@ static occl_mpi_comm_t *enter(const call_t *c, int *rc_p)
 static const char no_requests[] =
     "this MPI offers no way to complete a request below MPI_THREAD_MULTIPLE; use a persistent operation with MPIX_OCCL_NO_REQUEST";
 
-/* What convert has made: the core has what it needs of it. */
+/* args of c, or of nothing where nobody is at the other end. done_with is to be called, whatever comes back. */
+static occl_status_t make_args(const call_t *c, int nobody, occl_mpi_comm_t *m, occl_coll_args_t *a, occl_block_t **blocks_p,
+                               occl_mpi_stage_t **stage_p, char *why, size_t len)
+{
+    occl_status_t status;
+
+    memset(a, 0, sizeof *a);
+    status = nobody ? OCCL_OK : convert(c, m, a, blocks_p, stage_p, why, len);
+    a->stage = *stage_p ? occl_mpi_stage_core(*stage_p) : NULL;
+    return status;
+}
+
+/* What make_args has made: the core has what it needs of it. */
 static void done_with(occl_block_t *blocks, occl_mpi_stage_t *stage)
 {
     free(blocks);
@@ -668,9 +678,7 @@ static int start(const call_t *c, MPI_Request *request)
     m = enter(c, &rc);
     if (OCCL_UNLIKELY(!m))
         return rc;
-    memset(&args, 0, sizeof args);
-    status = convert(c, m, &args, &blocks, &stage, why, sizeof why);
-    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
+    status = make_args(c, 0, m, &args, &blocks, &stage, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK && !request)
@@ -716,9 +724,7 @@ static int enqueue(const call_t *c, int type, void *queue)
     m = enter(c, &rc);
     if (OCCL_UNLIKELY(!m))
         return rc;
-    memset(&args, 0, sizeof args);
-    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, &stage, why, sizeof why);
-    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
+    status = make_args(c, nobody, m, &args, &blocks, &stage, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_comm_sticky(m, why, sizeof why);
     if (status == OCCL_OK)
@@ -754,9 +760,7 @@ static int init(const call_t *c, MPI_Info info, MPIX_Occl_Coll *coll_p)
     m = enter(c, &rc);
     if (!m)
         return rc;
-    memset(&args, 0, sizeof args);
-    status = nobody ? OCCL_OK : convert(c, m, &args, &blocks, &stage, why, sizeof why);
-    args.stage = stage ? occl_mpi_stage_core(stage) : NULL;
+    status = make_args(c, nobody, m, &args, &blocks, &stage, why, sizeof why);
     if (status == OCCL_OK)
         status = occl_mpi_info_priority(info, &args.priority, why, sizeof why);
     if (status == OCCL_OK)
