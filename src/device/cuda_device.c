@@ -576,6 +576,15 @@ static void clean(cuda_device_t *cd)
     }
 }
 
+static void device_broken(cuda_device_t *cd)
+{
+    char *text;
+    if (cd->pub.broken)
+        return;
+    text = strdup(cd->cu.error);
+    __atomic_store_n(&cd->pub.broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
+}
+
 /*
  * While tickets are out the daemon stays, with all channels: a thread may be stuck in cudaFree until a stream goes on that waits for
  * our run, and until then no launch gets through to the GPU. With none out nothing is kept: cudaDeviceSynchronize would wait for it.
@@ -585,14 +594,6 @@ static void clean(cuda_device_t *cd)
  * word's wait takes a hardware queue, and the driver may put our launch behind another stream's wait for the very run that
  * needs it (test/bench/queues.cu).
  */
-static void device_broken(cuda_device_t *cd)
-{
-    char *text;
-    if (cd->pub.broken)
-        return;
-    text = strdup(cd->cu.error);
-    __atomic_store_n(&cd->pub.broken, text ? text : strdup("the CUDA device has failed"), __ATOMIC_RELEASE);
-}
 
 /* Nothing is owed: who stays may leave. Under launch_lock. */
 static void settle(cuda_device_t *cd)
@@ -745,12 +746,12 @@ static occl_status_t cuda_stream_check(occl_device_t *dev, void *stream, char *e
 {
     cuda_device_t *cd = of(dev);
     occl_status_t s = occl_cuda_stream_check(&cd->cu, stream, err, errlen);
-    uint32_t most = wait_kernels_most(cd);
     int fits;
     if (s != OCCL_OK)
         return s;
     occl_lock(&cd->launch_lock);
-    fits = cd->nwaiting - cd->wait_kernels < queue_waits_most(cd) || cd->wait_kernels < most || find_waiting(cd, stream);
+    fits = cd->nwaiting - cd->wait_kernels < queue_waits_most(cd) || cd->wait_kernels < wait_kernels_most(cd) ||
+           find_waiting(cd, stream);
     occl_unlock(&cd->launch_lock);
     if (fits)
         return OCCL_OK;

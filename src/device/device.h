@@ -47,8 +47,7 @@ typedef struct occl_device_far_ops {
     unsigned char *(*base)(const occl_far_t *far);
     /* OCCL_EXPOSE_*: what of its buffers can be reached from here, and if not all, why. */
     int (*reach)(const occl_far_t *far, const char **why_p);
-    /* A communicator's runs take so many channels. */
-    /* sharing: processes on this one's GPU, as far as the communicator knows */
+    /* A communicator's runs take so many channels. sharing: processes on this one's GPU, as far as the communicator knows */
     void (*reserve_channels)(occl_device_t *dev, uint32_t channels, uint32_t sharing);
 
     /* Can it reduce this? */
