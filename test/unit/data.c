@@ -823,6 +823,34 @@ static void half_conversions(void)
 /*------------------------------------------------------------------------------
  * copy
  *----------------------------------------------------------------------------*/
+/* The destination a little before and past the source modulo a page, where a copy goes in pieces; ends beside their borders. */
+static void long_copies(uint32_t lanes)
+{
+    enum { PAGE = 4096, ROOM = 4 * PAGE, BEFORE = 64 };
+    static const unsigned lengths[] = {1023, 1024, 1025, 2047, 2048, 2049, 5000, ROOM - 2 * PAGE};
+    static unsigned char *src, *dst;
+    int good = 1, outside = 1;
+
+    if (!src) {
+        src = test_alloc(ROOM);
+        dst = test_alloc(ROOM);
+    }
+    for (unsigned i = 0; i < ROOM; i++)
+        src[i] = (unsigned char)rng();
+    for (unsigned k = 0; k < sizeof lengths / sizeof lengths[0]; k++)
+        for (unsigned delta = 0; delta < 2 * BEFORE; delta++) {
+            unsigned char *s = src + BEFORE, *d = dst + ((uintptr_t)s - (uintptr_t)dst + delta - BEFORE / 2) % PAGE;
+            unsigned n = lengths[k];
+            memset(dst, CANARY, ROOM);
+            copy(lanes, d, s, n);
+            good &= memcmp(d, s, n) == 0;
+            for (unsigned char *p = dst; p < dst + ROOM; p++)
+                if ((p < d || p >= d + n) && *p != CANARY)
+                    outside = 0;
+        }
+    ok(good && outside, "long ones too, wherever source and destination lie in their pages");
+}
+
 static void copies(uint32_t lanes)
 {
     static unsigned char *src, *dst;
@@ -848,6 +876,7 @@ static void copies(uint32_t lanes)
     }
     ok(good, "copy copies at every alignment and length (%u lane%s)", lanes, lanes > 1 ? "s" : "");
     ok(outside, "and nothing around");
+    long_copies(lanes);
     copy(lanes, src, src, 512);
     copy(lanes, NULL, NULL, 0);
     ok(1, "a copy onto itself, or of nothing, is nothing");
