@@ -44,13 +44,15 @@ static const void *rebase(const void *buf, occl_block_t *b, uint32_t n)
     return (const void *)((uintptr_t)buf + (uintptr_t)low);
 }
 
-/* No lock. args with blocks of our own, which *blocks_p is to be freed by. */
-static occl_status_t take_blocks(const occl_comm_t *c, occl_coll_args_t *a, occl_block_t **blocks_p)
+/* No lock. Where there are blocks *args_p becomes *a, with blocks of our own, which *blocks_p is to be freed by. */
+static occl_status_t take_blocks(const occl_comm_t *c, const occl_coll_args_t **args_p, occl_coll_args_t *a, occl_block_t **blocks_p)
 {
     occl_block_t *b;
     *blocks_p = NULL;
-    if (OCCL_LIKELY((unsigned)a->kind >= OCCL_COLL_COUNT || !has_blocks(a->kind)))
+    if (OCCL_LIKELY((unsigned)(*args_p)->kind >= OCCL_COLL_COUNT || !has_blocks((*args_p)->kind)))
         return OCCL_OK;
+    *a = **args_p;
+    *args_p = a;
     if (swaps(a)) {
         a->sends = a->recvs;
         a->nsends = a->nrecvs;
@@ -334,7 +336,9 @@ static occl_status_t check(const occl_comm_t *c, int32_t tag, const occl_coll_ar
 /* blocks: those that a says the number of. The pointers in a are NULL. */
 static uint64_t plan_key(const occl_plan_args_t *a, const occl_block_t *blocks, int hidden)
 {
-    uint64_t h = occl_hash_bytes(a, sizeof(*a), (uint64_t)hidden);
+    /* What most have not is 0, and stands last. */
+    size_t bytes = a->op == OCCL_OP_PREMUL ? sizeof(*a) : offsetof(occl_plan_args_t, least);
+    uint64_t h = occl_hash_bytes(a, bytes, (uint64_t)hidden);
     return a->nsends + a->nrecvs ? occl_hash_bytes(blocks, (a->nsends + a->nrecvs) * sizeof(*blocks), h) : h;
 }
 
@@ -754,17 +758,17 @@ static occl_status_t coll_new(occl_comm_t *c, int32_t tag, const occl_coll_args_
 occl_status_t occl_coll_create(occl_comm_t *c, int32_t tag, const occl_coll_args_t *args, occl_coll_t **coll_p)
 {
     occl_buffer_t bufs[2];
-    occl_coll_args_t a = *args;
-    occl_block_t *blocks = NULL;
-    occl_status_t s = take_blocks(c, &a, &blocks);
+    occl_coll_args_t own;
+    occl_block_t *blocks;
+    occl_status_t s = take_blocks(c, &args, &own, &blocks);
     memset(bufs, 0, sizeof(bufs));
     if (s == OCCL_OK)
-        s = check(c, tag, &a);
+        s = check(c, tag, args);
     if (s == OCCL_OK)
-        s = buffers_known(c, &a, &bufs[0], &bufs[1]);
+        s = buffers_known(c, args, &bufs[0], &bufs[1]);
     if (s == OCCL_OK) {
         occl_ctx_lock(c->ctx);
-        s = coll_new(c, tag, &a, bufs, blocks, coll_p);
+        s = coll_new(c, tag, args, bufs, blocks, coll_p);
         occl_ctx_unlock(c->ctx);
     }
     if (s != OCCL_OK) {
@@ -986,19 +990,19 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
 {
     occl_coll_t *coll = NULL;
     occl_buffer_t bufs[2];
-    occl_coll_args_t a = *args;
-    occl_block_t *blocks = NULL;
-    occl_status_t s = take_blocks(c, &a, &blocks);
+    occl_coll_args_t own;
+    occl_block_t *blocks;
+    occl_status_t s = take_blocks(c, &args, &own, &blocks);
     memset(bufs, 0, sizeof(bufs));
     if (OCCL_UNLIKELY(c->dev->ops->far != NULL) && s == OCCL_OK) {
-        s = check(c, tag, &a);
+        s = check(c, tag, args);
         if (s == OCCL_OK)
-            s = buffers_known(c, &a, &bufs[0], &bufs[1]);
+            s = buffers_known(c, args, &bufs[0], &bufs[1]);
         if (s == OCCL_OK) {
             occl_coll_t view;
-            view.args = a;
-            view.user_send = a.send;
-            view.user_recv = a.recv;
+            view.args = *args;
+            view.user_send = args->send;
+            view.user_recv = args->recv;
             view.sbuf = bufs[0];
             view.rbuf = bufs[1];
             copy_in(&view, c->rank);
@@ -1006,7 +1010,7 @@ occl_status_t occl_start(occl_comm_t *c, int32_t tag, const occl_coll_args_t *ar
     }
     occl_ctx_lock(c->ctx);
     if (s == OCCL_OK)
-        s = coll_new(c, tag, &a, bufs, blocks, &coll);
+        s = coll_new(c, tag, args, bufs, blocks, &coll);
     if (s == OCCL_OK) {
         s = start_locked(coll, 0, run_p);
         coll->freed = 1;
